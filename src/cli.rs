@@ -1,0 +1,171 @@
+//! The command line, syntax only: nothing is read or checked but the words.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use lexopt::prelude::*;
+
+use crate::config::{KEYS, Origin, Setting};
+
+/// What `--help` prints: one screen.
+pub const HELP: &str = "\
+overlaykey keeps this device registered on its Tailscale or Headscale overlay.
+
+usage: overlaykey [--config FILE] [--KEY VALUE ...] COMMAND
+  run              look, heal, for ever (TERM: end, HUP: read the configuration again, USR1: look now)
+  check [--json]   look once and say why; exit 0 healthy, 1 not, 2 usage or configuration, 3 cannot tell
+  heal             register this node with a fresh key, now; exit 0 healed, 1 not, 2 usage or configuration
+  --version, --help, -v (say more; -vv: everything)
+
+Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in the file, in this order;
+the file is /etc/overlaykey/overlaykey.conf
+  CLOUDBOX_URL     where keys come from (https://...); required
+  TOKEN_FILE       the access token's file (/etc/overlaykey/token)
+  AGENT_NAME       this host's name on cloudbox (the host name)
+  CONTROL_URL      login server, instead of the one cloudbox names
+  POD_CIDR         CIDRs to advertise if cloudbox names none, with commas between
+  IGNORE_CREDENTIAL_POD_CIDR  yes: advertise only POD_CIDR (no)
+  INTERVAL         time between two looks: 30, 30s, 5m, 1h (60s)
+  MEMBERSHIP_INTERVAL  time between two questions to the control server, 0: never (10m)
+  TAILSCALE        command, maybe with words before it: podman exec -i runtime tailscale (tailscale)
+  UP_FLAGS         added to tailscale up, which resets what it does not name: --accept-dns=false
+  ACCEPT_ROUTES    yes or no (yes)
+  STOPPED          up: bring a stopped node up again; leave: only report it (up)
+  CA_FILE          PEM file of more authorities to trust
+  RUN_DIR          where status.json goes (/run/overlaykey)
+  ON_CHANGE        command run at each change, with OVERLAYKEY_VERDICT and OVERLAYKEY_REASON set
+  LOG, LOG_LEVEL   stderr or syslog (stderr); error, warn, info, debug or trace (info)
+";
+
+/// What the program is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The daemon.
+    Run,
+    /// One look.
+    Check {
+        /// As one line of JSON.
+        json: bool,
+    },
+    /// One repair.
+    Heal,
+    /// Print the version line.
+    Version,
+    /// Print [`HELP`].
+    Help,
+}
+
+/// The words of the command line.
+#[derive(Debug)]
+pub struct CommandLine {
+    /// What to do.
+    pub command: Command,
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// The settings, as written.
+    pub settings: Vec<Setting>,
+    /// How often `-v` was given.
+    pub verbose: u8,
+}
+
+/// Splits the command line (without the program's name) into its parts.
+///
+/// # Errors
+/// Names the word that is wrong, and what is allowed.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, String> {
+    let mut parser = lexopt::Parser::from_args(args);
+    let mut command = None;
+    let mut json = false;
+    let mut line = CommandLine { command: Command::Help, config: None, settings: Vec::new(), verbose: 0 };
+    while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
+        match arg {
+            Long("version") => command = command.or(Some(Command::Version)),
+            Long("help") | Short('h') => command = command.or(Some(Command::Help)),
+            Long("json") => json = true,
+            Short('v') => line.verbose = line.verbose.saturating_add(1),
+            Long("config") => line.config = Some(parser.value().map_err(|error| error.to_string())?.into()),
+            Long(name) => {
+                let flag = format!("--{name}");
+                let key = KEYS.into_iter().find(|key| Origin::flag(key) == flag).ok_or_else(|| unknown(&flag))?;
+                let value = parser.value().map_err(|error| error.to_string())?;
+                let value = value.into_string().map_err(|_| format!("{flag}: the value is not UTF-8"))?;
+                if line.settings.iter().any(|setting| setting.key == key) {
+                    return Err(format!("{flag} is given twice"));
+                }
+                line.settings.push(Setting { key, value, origin: Origin::Flag });
+            }
+            Short(letter) => return Err(unknown(&format!("-{letter}"))),
+            Value(word) => {
+                let named = match word.to_str() {
+                    Some("run") => Command::Run,
+                    Some("check") => Command::Check { json: false },
+                    Some("heal") => Command::Heal,
+                    _ => return Err(format!("unknown command {}; allowed are run, check, heal", word.display())),
+                };
+                if command.is_some_and(|command| !matches!(command, Command::Version | Command::Help)) {
+                    return Err(format!("one command is enough: {}", word.display()));
+                }
+                command = command.or(Some(named));
+            }
+        }
+    }
+    line.command = match command {
+        None => return Err("no command; allowed are run, check, heal (see overlaykey --help)".into()),
+        Some(Command::Check { .. }) => Command::Check { json },
+        Some(_) if json => return Err("--json goes with check only".into()),
+        Some(command) => command,
+    };
+    Ok(line)
+}
+
+fn unknown(flag: &str) -> String {
+    let keys: Vec<String> = KEYS.into_iter().map(Origin::flag).collect();
+    format!("unknown option {flag}; allowed are --config, --json, --version, --help, -v, {}", keys.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<CommandLine, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn options_may_stand_on_either_side_of_the_command() {
+        for line in ["--interval 5 --config f -vv run", "run --interval=5 --config=f -v -v"] {
+            let got = words(line).unwrap();
+            assert_eq!(got.command, Command::Run);
+            assert_eq!((got.settings[0].key, got.settings[0].value.as_str()), ("INTERVAL", "5"));
+            assert_eq!((got.config, got.verbose), (Some("f".into()), 2));
+        }
+        assert_eq!(words("--json check").unwrap().command, Command::Check { json: true });
+        assert_eq!(words("--version").unwrap().command, Command::Version);
+        assert_eq!(words("run --help").unwrap().command, Command::Run);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, words_in_error) in [
+            ("", "no command"),
+            ("runn", "runn; allowed are run, check, heal"),
+            ("run heal", "one command"),
+            ("run --intervall 5", "--intervall; allowed are"),
+            ("run -x", "-x; allowed are"),
+            ("run --json", "--json"),
+            ("run --interval", "interval"),
+            ("run --interval 5 --interval 6", "--interval is given twice"),
+        ] {
+            let error = words(line).unwrap_err();
+            assert!(error.contains(words_in_error), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_key_and_is_one_screen() {
+        for key in KEYS {
+            assert!(HELP.contains(key), "{key}");
+        }
+        assert!(HELP.lines().count() <= 32 && HELP.lines().all(|line| line.len() <= 110));
+    }
+}

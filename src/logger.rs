@@ -1,0 +1,110 @@
+//! The log: lines on standard error, or datagrams to the system's log. A sink that is dead, full or slow
+//! costs a line, never the program.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use env_logger::{Builder, Target, WriteStyle};
+use log::{Level, LevelFilter};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::config::LogTarget;
+
+/// Where the system's log listens.
+const DEV_LOG: &str = "/dev/log";
+
+/// RFC 3164's facility "daemon", already in its place.
+const FACILITY: u8 = 3 << 3;
+
+/// The system's log is wanted; it can change at a reload.
+static TO_SYSLOG: AtomicBool = AtomicBool::new(false);
+
+/// Installs the logger. Only this program's own lines are let through: those of the HTTP client could hold
+/// what must not be seen.
+pub fn install() {
+    let logger = Builder::new()
+        .filter_module("overlaykey", LevelFilter::Trace)
+        .write_style(WriteStyle::Never)
+        .target(Target::Pipe(Box::new(Sink)))
+        .format(|line, record| {
+            // The sink takes the level off again.
+            write!(line, "{}{}", record.level() as usize, record.args())
+        })
+        .try_init();
+    // A library's user has a logger already; then it is that one's.
+    drop(logger);
+    log::set_max_level(LevelFilter::Info);
+}
+
+/// Sets where the log goes and how much.
+pub fn configure(target: LogTarget, level: LevelFilter) {
+    TO_SYSLOG.store(target == LogTarget::Syslog, Ordering::Relaxed);
+    log::set_max_level(level);
+}
+
+/// Takes one whole record a write: the digit of its level, and its text.
+struct Sink;
+
+impl Write for Sink {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let (level, text) = match record.split_first() {
+            Some((digit, text)) => (level(*digit), String::from_utf8_lossy(text)),
+            None => return Ok(0),
+        };
+        let to_syslog = TO_SYSLOG.load(Ordering::Relaxed) && send_to_syslog(level, &text).is_ok();
+        if !to_syslog {
+            print(&mut io::stderr(), &stderr_line(level, &text));
+        }
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn level(digit: u8) -> Level {
+    Level::iter().find(|level| *level as u8 == digit.wrapping_sub(b'0')).unwrap_or(Level::Error)
+}
+
+/// Supervisors add a time stamp; a console shows who speaks.
+fn stderr_line(level: Level, text: &str) -> String {
+    let mut line = String::from("overlaykey: ");
+    let _ = match level {
+        Level::Info => write!(line, "{text}"),
+        Level::Warn => write!(line, "warning: {text}"),
+        other => write!(line, "{}: {text}", other.as_str().to_ascii_lowercase()),
+    };
+    line.push('\n');
+    line
+}
+
+/// RFC 3164, without the time, which the daemon that receives it knows as well.
+fn send_to_syslog(level: Level, text: &str) -> io::Result<()> {
+    let severity = match level {
+        Level::Error => 3,
+        Level::Warn => 4,
+        Level::Info => 5, // a change is worth a notice
+        Level::Debug | Level::Trace => 7,
+    };
+    let datagram = format!("<{}>overlaykey[{}]: {text}", FACILITY | severity, std::process::id());
+    // A socket a line: syslogd may be started again at any time, and lines are rare.
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to(datagram.as_bytes(), DEV_LOG).map(drop)
+}
+
+/// Writes to a standard stream if that does not block. A reader that is gone or stuck, or a full disk, is
+/// no reason to stop.
+pub fn print(stream: &mut (impl Write + AsFd), text: &str) {
+    let writable = {
+        let mut fds = [PollFd::new(&*stream, PollFlags::OUT)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    };
+    if writable {
+        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+    }
+}

@@ -1,0 +1,191 @@
+//! Wires the real parts together, runs, and maps the result to an exit code.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use overlaykey::cli::{self, Command, CommandLine};
+use overlaykey::cloudbox::Token;
+use overlaykey::config::{Config, ConfigError};
+use overlaykey::net::Http;
+use overlaykey::node::exec::SystemExec;
+use overlaykey::node::status::State;
+use overlaykey::node::tailscale::Tailscale;
+use overlaykey::policy::Settings;
+use overlaykey::refresher::{Ended, Options};
+use overlaykey::report::{self, Report};
+use overlaykey::secret::show;
+use overlaykey::signals::{Signals, Wake};
+use overlaykey::{Client, Refresher, logger};
+
+/// Not healthy, or not healed.
+const FAILED: u8 = 1;
+/// Wrong command line or configuration.
+const USAGE: u8 = 2;
+/// The node could not be asked.
+const CANNOT_TELL: u8 = 3;
+
+/// How often a broken configuration is read again.
+const CONFIG_RETRY: Duration = Duration::from_mins(1);
+
+fn main() -> ExitCode {
+    logger::install();
+    let line = match cli::parse(std::env::args_os().skip(1)) {
+        Ok(line) => line,
+        Err(why) => return usage(&why),
+    };
+    match line.command {
+        Command::Help => out(cli::HELP),
+        Command::Version => out(concat!(env!("OVERLAYKEY_VERSION"), "\n")),
+        Command::Run => run(&line),
+        Command::Check { json } => once(&line, |refresher, config| check(refresher, config, json)),
+        Command::Heal => once(&line, |refresher, _| heal(refresher)),
+    }
+}
+
+fn out(text: &str) -> ExitCode {
+    logger::print(&mut io::stdout(), text);
+    ExitCode::SUCCESS
+}
+
+fn usage(why: &str) -> ExitCode {
+    logger::print(&mut io::stderr(), &format!("overlaykey: {why}\n"));
+    ExitCode::from(USAGE)
+}
+
+/// One command that needs the parts for a moment.
+fn once(line: &CommandLine, command: impl FnOnce(&mut Refresher, &Config) -> ExitCode) -> ExitCode {
+    let parts = Signals::install(FAILED.into()).map_err(|error| error.to_string()).and_then(|signals| {
+        let config = load(line).map_err(|error| error.text)?;
+        logger::configure(config.log, config.log_level);
+        Ok((build(&config, &Rc::new(signals), None)?, config))
+    });
+    match parts {
+        Ok((mut refresher, config)) => command(&mut refresher, &config),
+        Err(why) => usage(&why),
+    }
+}
+
+fn check(refresher: &mut Refresher, config: &Config, json: bool) -> ExitCode {
+    let checked = match refresher.check(config.membership_interval.is_some()) {
+        Ok(checked) => checked,
+        Err(error) => {
+            log::error!("{error}");
+            return ExitCode::from(CANNOT_TELL);
+        }
+    };
+    let reason = show(&checked.verdict.reason, &[]);
+    if json {
+        out(&format!("{}\n", report::check_line(&checked, &reason)));
+    } else {
+        out(&format!("{}: {reason}\n", report::word(checked.verdict.state)));
+    }
+    match checked.verdict.state {
+        State::Healthy => ExitCode::SUCCESS,
+        State::CannotTell => ExitCode::from(CANNOT_TELL),
+        _ => ExitCode::from(FAILED),
+    }
+}
+
+fn heal(refresher: &mut Refresher) -> ExitCode {
+    match refresher.heal() {
+        Ok(()) => out("healed: the node is registered and in contact\n"),
+        Err(error) => {
+            out(&format!("not healed: {error}\n"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// The daemon. Ends by a signal only, or at once if the command line is wrong.
+fn run(line: &CommandLine) -> ExitCode {
+    let signals = match Signals::install(0) {
+        Ok(signals) => Rc::new(signals),
+        Err(error) => return usage(&error.to_string()),
+    };
+    let mut running: Option<Refresher> = None;
+    let mut told = String::new();
+    loop {
+        let loaded = load(line).and_then(|config| {
+            let report = Report::new(
+                Some(config.run_dir.clone()),
+                config.on_change.clone(),
+                Box::new(SystemExec::new(Rc::clone(&signals))),
+            );
+            let refresher = build(&config, &signals, Some(report))
+                .map_err(|text| ConfigError { text, on_command_line: false })?;
+            logger::configure(config.log, config.log_level);
+            Ok(refresher)
+        });
+        match loaded {
+            Ok(refresher) => {
+                told.clear();
+                running = Some(refresher);
+                log::info!("{} runs", env!("OVERLAYKEY_VERSION"));
+            }
+            Err(ConfigError { text, on_command_line: true }) => return usage(&text),
+            Err(ConfigError { text, .. }) if running.is_some() => {
+                log::error!("{text}: the configuration stays as it was");
+            }
+            Err(ConfigError { text, .. }) => {
+                if text != told {
+                    log::error!("{text}: waiting for a good configuration");
+                    told = text;
+                }
+            }
+        }
+        let ended = match &mut running {
+            Some(refresher) => refresher.run(),
+            None => match signals.wait(CONFIG_RETRY) {
+                Wake::Stop => Ended::Stop,
+                Wake::Elapsed | Wake::Look | Wake::Reload => Ended::Reload,
+            },
+        };
+        if ended == Ended::Stop {
+            log::info!("stopped");
+            return ExitCode::SUCCESS;
+        }
+    }
+}
+
+fn load(line: &CommandLine) -> Result<Config, ConfigError> {
+    Config::load(line, |name| std::env::var(name).ok())
+}
+
+/// The real parts, as configured. Fails where CA_FILE is of no use.
+fn build(config: &Config, signals: &Rc<Signals>, report: Option<Report>) -> Result<Refresher, String> {
+    warn_of_open_token(config);
+    let http =
+        Http::new(config.ca_file.as_deref(), Some(Rc::clone(signals))).map_err(|why| format!("CA_FILE: {why}"))?;
+    let exec = || Box::new(SystemExec::new(Rc::clone(signals)));
+    let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec());
+    let token = Token::File(config.token_file.clone());
+    let keys = Client::new(config.cloudbox_url.as_str(), token, &config.agent_name, http.clone());
+    let waiter = Rc::clone(signals);
+    Ok(Refresher::new(
+        node,
+        Box::new(keys),
+        Box::new(http),
+        Box::new(move |time| waiter.wait(time)),
+        Options {
+            control_url: config.control_url.clone(),
+            pod_cidr: config.pod_cidr.clone(),
+            ignore_credential_pod_cidr: config.ignore_credential_pod_cidr,
+        },
+        Settings {
+            interval: config.interval,
+            membership_interval: config.membership_interval,
+            resume_stopped: config.resume_stopped,
+        },
+        report.unwrap_or_else(|| Report::new(None, Vec::new(), exec())),
+    ))
+}
+
+fn warn_of_open_token(config: &Config) {
+    let path = &config.token_file;
+    if std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o077 != 0) {
+        log::warn!("{} can be read by others: chmod 600 it", path.display());
+    }
+}

@@ -1,0 +1,143 @@
+//! The HTTP client that [`cloudbox`](crate::cloudbox) and [`control`](crate::control) share: one thread,
+//! answers bounded in size and time, no redirects, no proxies, TLS always verified.
+
+pub mod clock;
+mod resolver;
+mod tls;
+pub mod url;
+
+use std::fmt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::Body;
+use ureq::config::Config;
+use ureq::http::{HeaderMap, Response};
+use ureq::unversioned::transport::{Connector as _, TcpConnector};
+
+use crate::secret::Secret;
+use crate::signals::Signals;
+
+/// An answer longer than this is refused, in bytes: what is asked here is answered in a few hundred.
+const MAX_BODY: u64 = 64 * 1024;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum NoAnswer {
+    /// The wall clock stands before the build date: no certificate could be valid.
+    ClockNotSet,
+    /// A signal asked the program to end.
+    Stopped,
+    /// The server could not be reached, or what came is no HTTP answer of a reasonable size.
+    Failed(String),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClockNotSet => f.write_str("the clock is not set"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What a server said.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header lines.
+    pub headers: HeaderMap,
+    /// The body, at most 64 KiB. It may hold a key.
+    pub body: Secret,
+}
+
+/// The client. Cheap to clone.
+#[derive(Clone)]
+pub struct Http {
+    agent: Agent,
+    signals: Option<Rc<Signals>>,
+}
+
+impl Http {
+    /// A client that trusts the built-in roots, the system's and those of `ca_file` (PEM), and that is
+    /// ended by `signals`, if there are any.
+    ///
+    /// # Errors
+    /// `ca_file` cannot be read or holds no certificate.
+    pub fn new(ca_file: Option<&Path>, signals: Option<Rc<Signals>>) -> Result<Self, String> {
+        let config = Config::builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .max_idle_connections(0) // the next request is minutes away
+            .user_agent(concat!("overlaykey/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let connector = TcpConnector::default().chain(tls::TlsConnector::new(ca_file)?);
+        Ok(Self { agent: Agent::with_parts(config, connector, resolver::SystemResolver), signals })
+    }
+
+    /// Posts `body`, which is JSON, with the bearer `token` if there is one. The whole of it takes at most
+    /// `limit`.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub fn post(&self, url: &str, token: Option<&Secret>, body: &str, limit: Duration) -> Result<Answer, NoAnswer> {
+        self.request(url, || {
+            let mut request = self.agent.post(url).header("Content-Type", "application/json");
+            if let Some(token) = token {
+                request = request.header("Authorization", format!("Bearer {}", token.expose()));
+            }
+            request.config().timeout_global(Some(limit)).build().send(body)
+        })
+    }
+
+    /// Gets `url`. The whole of it takes at most `limit`.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub fn get(&self, url: &str, limit: Duration) -> Result<Answer, NoAnswer> {
+        self.request(url, || self.agent.get(url).config().timeout_global(Some(limit)).build().call())
+    }
+
+    fn request(
+        &self,
+        url: &str,
+        send: impl FnOnce() -> Result<Response<Body>, ureq::Error>,
+    ) -> Result<Answer, NoAnswer> {
+        if url.starts_with("https:") && !clock::is_set() {
+            return Err(NoAnswer::ClockNotSet);
+        }
+        let whole = || send().and_then(read);
+        match &self.signals {
+            Some(signals) => signals.during_request(whole).ok_or(NoAnswer::Stopped)?,
+            None => whole(),
+        }
+        .map_err(|error| NoAnswer::Failed(explain(&error)))
+    }
+}
+
+fn read(answer: Response<Body>) -> Result<Answer, ureq::Error> {
+    let (head, mut body) = answer.into_parts();
+    let body = body.with_config().limit(MAX_BODY).lossy_utf8(true).read_to_string()?;
+    Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: Secret::new(body) })
+}
+
+/// In the words of somebody who looks at a serial console.
+fn explain(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(_) => "no answer in time".into(),
+        ureq::Error::HostNotFound => "the name does not resolve".into(),
+        ureq::Error::BodyExceedsLimit(limit) => format!("the answer is longer than {limit} bytes"),
+        ureq::Error::Io(io) => match io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(tls) => tls::explain(tls),
+            None => io.to_string(),
+        },
+        ureq::Error::Rustls(tls) => tls::explain(tls),
+        other => other.to_string(),
+    }
+}

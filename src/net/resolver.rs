@@ -1,0 +1,56 @@
+//! Name resolution on the one thread there is.
+
+use std::net::ToSocketAddrs;
+
+use ureq::Error;
+use ureq::config::Config;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::NextTimeout;
+
+/// Asks the system's resolver. ureq's own starts a thread as soon as a time limit is set; this one does
+/// not, and leaves the limit to the C library (musl: 5 s a name).
+#[derive(Debug)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
+        let host = uri.host().ok_or_else(|| Error::BadUri(uri.to_string()))?;
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        // An IPv6 address keeps its brackets in the URI.
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let found = (host, port).to_socket_addrs().map_err(|_| Error::HostNotFound)?;
+        let mut addresses = self.empty();
+        for address in found {
+            if addresses.try_push(address).is_err() {
+                break; // more than anybody would try
+            }
+        }
+        if addresses.is_empty() { Err(Error::HostNotFound) } else { Ok(addresses) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    fn resolve(uri: &str) -> Result<Vec<SocketAddr>, Error> {
+        let uri: Uri = uri.parse().unwrap();
+        let found = SystemResolver.resolve(&uri, &Config::default(), NextTimeout::default())?;
+        Ok(found.iter().copied().collect())
+    }
+
+    #[test]
+    fn addresses_and_ports_come_from_the_uri() {
+        assert_eq!(resolve("https://192.0.2.1/x").unwrap(), ["192.0.2.1:443".parse().unwrap()]);
+        assert_eq!(resolve("http://192.0.2.1").unwrap(), ["192.0.2.1:80".parse().unwrap()]);
+        assert_eq!(resolve("http://[::1]:8080/").unwrap(), ["[::1]:8080".parse().unwrap()]);
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_is_said_so() {
+        assert!(matches!(resolve("http://no-such-name.invalid/"), Err(Error::HostNotFound)));
+    }
+}

@@ -1,0 +1,421 @@
+//! From what was seen to what is done next, and when. Pure: it is told the time, and does nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::control::Membership;
+use crate::error::Error;
+use crate::node::status::{State, Verdict};
+
+/// How often a node that is starting is looked at.
+const STARTING_LOOK: Duration = Duration::from_secs(5);
+
+/// A start that takes longer than this is taken for lost contact; 90 s are normal on a small board.
+const STARTING_LIMIT: Duration = Duration::from_secs(90);
+
+/// A control server that has forgotten a node is asked again after this: one that is just starting may
+/// not have read its database yet.
+const CONFIRM: Duration = Duration::from_secs(2);
+
+/// The first wait for contact to come back by itself; doubles up to the interval.
+const CONTACT_LOOK: Duration = Duration::from_secs(10);
+
+/// How long a node may be out of touch with a control server that answers but cannot be asked about it.
+/// The client's own retry backs off to 30 s.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The first delay after a failed heal.
+const BACKOFF: Duration = Duration::from_secs(15);
+
+/// The longest delay after a failed heal.
+const MAX_BACKOFF: Duration = Duration::from_mins(15);
+
+/// The longest delay where only a human can help.
+const MAX_BACKOFF_HUMAN: Duration = Duration::from_hours(1);
+
+/// Health of this duration makes the delays forgotten. Before, a node that loses its registration again
+/// and again (a cloned identity, two tools at war) is healed ever more slowly.
+const SOUND: Duration = Duration::from_mins(10);
+
+/// cloudbox answering 503 for this long is no deploy.
+const DISABLED_AFTER: Duration = Duration::from_mins(5);
+
+/// How often an unset clock is looked at.
+const CLOCK_LOOK: Duration = Duration::from_secs(10);
+
+/// Every so many looks in a row without an answer there is a warning.
+const UNREADABLE_WARNING: u32 = 30;
+
+/// What the policy depends on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The time between two looks at a healthy node.
+    pub interval: Duration,
+    /// The time between two questions to the control server about a healthy node; `None`: never.
+    pub membership_interval: Option<Duration>,
+    /// A node that somebody stopped is brought up again.
+    pub resume_stopped: bool,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub enum Seen {
+    /// A look at the node.
+    Look(Verdict),
+    /// What the control server says of it.
+    Membership(Membership),
+    /// A heal, or what hindered it (or a question) from the start.
+    Heal(Result<(), Error>),
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Wait, then look at the node.
+    Wait(Duration),
+    /// Ask the control server whether it knows the node.
+    Ask,
+    /// Bring a stopped node up again and look at it.
+    Resume,
+    /// Register the node anew.
+    Heal {
+        /// A refused key may be followed by another one at once.
+        second_key: bool,
+    },
+}
+
+/// What others should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// What the node is.
+    pub state: State,
+    /// Tells whether this is news: the same topic is not told twice.
+    pub topic: String,
+    /// What is, and what is done about it.
+    pub text: String,
+}
+
+/// What is to be done, and what is to be told.
+#[derive(Debug)]
+pub struct Decision {
+    /// The next step.
+    pub action: Action,
+    /// `None`: what was told last still holds.
+    pub news: Option<News>,
+}
+
+/// The state that decisions depend on.
+pub struct Policy {
+    settings: Settings,
+    /// What the last look showed.
+    look: Verdict,
+    /// What the node is taken for: the same, unless the control server knows better.
+    verdict: Verdict,
+    healthy_since: Option<Instant>,
+    starting_since: Option<Instant>,
+    /// Since when the node has been out of touch while the control server answered.
+    out_since: Option<Instant>,
+    /// When the control server was last asked.
+    asked: Option<Instant>,
+    /// The control server has said that it does not know the node.
+    forgotten: bool,
+    /// This stopped node has been brought up once already.
+    resumed: bool,
+    /// What the node looked like when `up` was denied: no key is minted until that changes.
+    denied: Option<Verdict>,
+    unreadable: u32,
+    disabled_since: Option<Instant>,
+    contact_wait: Duration,
+    backoff: Backoff,
+}
+
+impl Policy {
+    /// A policy that has seen nothing. `seed` is for the jitter of delays.
+    #[must_use]
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        let contact_wait = CONTACT_LOOK.min(settings.interval);
+        let unseen = Verdict { state: State::CannotTell, reason: String::new() };
+        Self {
+            settings,
+            look: unseen.clone(),
+            verdict: unseen,
+            healthy_since: None,
+            starting_since: None,
+            out_since: None,
+            asked: None,
+            forgotten: false,
+            resumed: false,
+            denied: None,
+            unreadable: 0,
+            disabled_since: None,
+            contact_wait,
+            backoff: Backoff { heals: 0, not_before: None, random: seed | 1 },
+        }
+    }
+
+    /// Decides.
+    pub fn next(&mut self, now: Instant, seen: Seen) -> Decision {
+        match seen {
+            Seen::Look(verdict) => self.after_look(now, verdict),
+            Seen::Membership(membership) => self.after_question(now, membership),
+            Seen::Heal(Ok(())) => self.after_heal(now),
+            Seen::Heal(Err(error)) => self.after_failed_heal(now, &error),
+        }
+    }
+
+    fn after_look(&mut self, now: Instant, verdict: Verdict) -> Decision {
+        self.remember(now, &verdict);
+        self.look = verdict.clone();
+        self.verdict = verdict;
+        let interval = self.settings.interval;
+        match self.verdict.state {
+            State::Healthy if self.forgotten || self.question_due(now) => decision(Action::Ask),
+            State::Healthy => self.healthy(now),
+            State::Starting if !passed(self.starting_since, now, STARTING_LIMIT) => {
+                self.tell(Action::Wait(STARTING_LOOK.min(interval)), "starting", "waiting")
+            }
+            State::Starting | State::OutOfTouch { .. } => decision(Action::Ask),
+            State::Unregistered => self.heal(now, "unregistered", "registering it again"),
+            State::Stopped if !self.settings.resume_stopped => {
+                self.tell(Action::Wait(interval), "stopped", "left so (STOPPED=leave)")
+            }
+            State::Stopped if self.resumed => {
+                self.heal(now, "still-stopped", "tailscale up did not help, registering it again")
+            }
+            State::Stopped if self.denied.is_some() => decision(Action::Wait(interval)),
+            State::Stopped => {
+                self.resumed = true;
+                self.tell(Action::Resume, "stopped", "bringing it up again")
+            }
+            State::Stuck => self.tell(Action::Wait(interval), "stuck", "no key helps, waiting for somebody"),
+            State::CannotTell => {
+                // The first one, and then every 30th, is a topic of its own.
+                let topic = format!("cannot-tell {}", self.unreadable / UNREADABLE_WARNING);
+                self.unreadable += 1;
+                self.tell(Action::Wait(interval), &topic, "nothing is done")
+            }
+        }
+    }
+
+    /// Keeps what depends on how long something has lasted.
+    fn remember(&mut self, now: Instant, verdict: &Verdict) {
+        let state = verdict.state;
+        if state == State::CannotTell {
+            // No evidence, neither of health nor of illness; but contact was not seen to be lost all the while.
+            self.out_since = None;
+            return;
+        }
+        self.unreadable = 0;
+        let since = |known: Option<Instant>, holds: bool| holds.then(|| known.unwrap_or(now));
+        self.healthy_since = since(self.healthy_since, state == State::Healthy);
+        self.starting_since = since(self.starting_since, state == State::Starting);
+        if passed(self.healthy_since, now, SOUND) {
+            self.backoff.forget();
+        }
+        if state == State::Healthy {
+            self.contact_wait = CONTACT_LOOK.min(self.settings.interval);
+        }
+        if !matches!(state, State::OutOfTouch { .. } | State::Starting) {
+            self.out_since = None;
+        }
+        if matches!(state, State::Unregistered | State::Stopped | State::Stuck) {
+            self.forgotten = false;
+        }
+        if state != State::Stopped {
+            self.resumed = false;
+        }
+        if self.denied.as_ref().is_some_and(|denied| denied != verdict) {
+            self.denied = None;
+        }
+    }
+
+    fn question_due(&self, now: Instant) -> bool {
+        self.settings.membership_interval.is_some_and(|every| self.asked.is_none_or(|asked| now >= asked + every))
+    }
+
+    fn healthy(&self, now: Instant) -> Decision {
+        let until_question = self
+            .settings
+            .membership_interval
+            .zip(self.asked)
+            .map(|(every, asked)| (asked + every).saturating_duration_since(now));
+        let wait = self.settings.interval.min(until_question.unwrap_or(Duration::MAX));
+        Decision { action: Action::Wait(wait), news: Some(self.news("healthy", "")) }
+    }
+
+    fn after_question(&mut self, now: Instant, membership: Membership) -> Decision {
+        self.asked = Some(now);
+        let healthy = self.verdict.state == State::Healthy;
+        if membership == Membership::Forgotten {
+            if self.forgotten {
+                self.verdict = Verdict {
+                    state: State::OutOfTouch { for_long: false },
+                    reason: "the control server has forgotten this node".into(),
+                };
+                return self.heal(now, "forgotten", "registering it again");
+            }
+            self.forgotten = true;
+            return decision(Action::Wait(CONFIRM));
+        }
+        self.forgotten = false;
+        if healthy {
+            return self.healthy(now);
+        }
+        match membership {
+            Membership::Unsupported | Membership::NotAsked => {
+                let since = *self.out_since.get_or_insert(now);
+                let left = (since + PATIENCE).saturating_duration_since(now);
+                if left.is_zero() || self.verdict.state == (State::OutOfTouch { for_long: true }) {
+                    return self.heal(now, "out-of-patience", "registering it again");
+                }
+                let wait = self.contact_wait().min(left);
+                self.tell(Action::Wait(wait), "unsupported", "the control server cannot be asked about it, waiting")
+            }
+            Membership::NoAnswer(why) => {
+                self.out_since = None;
+                let wait = Action::Wait(self.contact_wait());
+                self.tell(wait, "no-answer", &format!("the control server does not answer ({why}), waiting"))
+            }
+            Membership::Known | Membership::Forgotten => {
+                self.out_since = None;
+                let wait = Action::Wait(self.contact_wait());
+                self.tell(wait, "known", "the control server knows it, waiting")
+            }
+        }
+    }
+
+    /// The next wait for contact to come back by itself.
+    fn contact_wait(&mut self) -> Duration {
+        let wait = self.contact_wait;
+        self.contact_wait = (wait * 2).min(self.settings.interval);
+        wait
+    }
+
+    /// Heals, if it may be now.
+    fn heal(&mut self, now: Instant, topic: &str, plan: &str) -> Decision {
+        let interval = self.settings.interval;
+        if self.denied.is_some() {
+            return decision(Action::Wait(interval));
+        }
+        let left = self.backoff.left(now);
+        if !left.is_zero() {
+            return decision(Action::Wait(left.min(interval)));
+        }
+        let second_key = self.backoff.heals == 0;
+        self.tell(Action::Heal { second_key }, topic, plan)
+    }
+
+    fn after_heal(&mut self, now: Instant) -> Decision {
+        self.backoff.count(now, BACKOFF / 4, MAX_BACKOFF);
+        self.disabled_since = None;
+        self.forgotten = false;
+        self.asked = Some(now);
+        self.verdict = Verdict { state: State::Healthy, reason: "registered again".into() };
+        let verdict = self.verdict.clone();
+        self.remember(now, &verdict);
+        self.healthy(now)
+    }
+
+    fn after_failed_heal(&mut self, now: Instant, error: &Error) -> Decision {
+        match error {
+            Error::ControlAway(_) => {
+                self.out_since = None;
+                let wait = Action::Wait(self.contact_wait());
+                return self.tell(wait, "no-answer", &format!("{error}, waiting"));
+            }
+            Error::ClockNotSet => {
+                return self.tell(Action::Wait(CLOCK_LOOK), "clock", "the clock is not set, waiting for that");
+            }
+            _ => {}
+        }
+        if matches!(error, Error::OverlayDisabled { .. }) {
+            self.disabled_since.get_or_insert(now);
+        } else {
+            self.disabled_since = None;
+        }
+        let (longest, asked_for) = match error {
+            Error::Throttled { retry_after } => (MAX_BACKOFF, *retry_after),
+            Error::OverlayDisabled { retry_after, .. } => (MAX_BACKOFF_HUMAN, *retry_after),
+            Error::Refused { .. } => (MAX_BACKOFF_HUMAN, None),
+            Error::Denied(_) => {
+                self.denied = Some(self.look.clone());
+                (MAX_BACKOFF_HUMAN, None)
+            }
+            _ => (MAX_BACKOFF, None),
+        };
+        self.backoff.count(now, BACKOFF, longest);
+        self.backoff.at_least(now, asked_for.unwrap_or_default());
+        let left = self.backoff.left(now);
+        let what = match error {
+            // One 503 is what any proxy says during a deploy.
+            Error::OverlayDisabled { from_cloudbox: false, .. }
+                if !passed(self.disabled_since, now, DISABLED_AFTER) =>
+            {
+                "cloudbox is away (503)".into()
+            }
+            other => other.to_string(),
+        };
+        let plan = if self.denied.is_some() {
+            format!("{what}, waiting until something changes")
+        } else {
+            format!("{what}, next attempt in {} s", left.as_secs())
+        };
+        self.tell(Action::Wait(left.min(self.settings.interval)), &what, &plan)
+    }
+
+    fn tell(&self, action: Action, topic: &str, plan: &str) -> Decision {
+        Decision { action, news: Some(self.news(topic, plan)) }
+    }
+
+    fn news(&self, topic: &str, plan: &str) -> News {
+        let reason = &self.verdict.reason;
+        let text = if plan.is_empty() { reason.clone() } else { format!("{reason}: {plan}") };
+        News { state: self.verdict.state, topic: topic.into(), text }
+    }
+}
+
+fn decision(action: Action) -> Decision {
+    Decision { action, news: None }
+}
+
+fn passed(since: Option<Instant>, now: Instant, limit: Duration) -> bool {
+    since.is_some_and(|since| now >= since + limit)
+}
+
+/// The delays between heals.
+struct Backoff {
+    /// Heals since the node was last sound.
+    heals: u32,
+    not_before: Option<Instant>,
+    random: u64,
+}
+
+impl Backoff {
+    /// Counts a heal. The next one comes not before `first`, doubled for each heal before this one, but at
+    /// most `longest`; give or take a quarter, so that a fleet does not come at once.
+    fn count(&mut self, now: Instant, first: Duration, longest: Duration) {
+        let delay = first.saturating_mul(1 << self.heals.min(16)).min(longest);
+        self.heals += 1;
+        self.not_before = Some(now + delay.mul_f64(0.75 + 0.5 * self.fraction()));
+    }
+
+    fn at_least(&mut self, now: Instant, delay: Duration) {
+        self.not_before = self.not_before.max(Some(now + delay));
+    }
+
+    fn left(&self, now: Instant) -> Duration {
+        self.not_before.map_or(Duration::ZERO, |then| then.saturating_duration_since(now))
+    }
+
+    fn forget(&mut self) {
+        self.heals = 0;
+        self.not_before = None;
+    }
+
+    /// A number from 0 to 1 (xorshift64: good enough to spread a fleet).
+    fn fraction(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        f64::from((self.random >> 32) as u32) / f64::from(u32::MAX)
+    }
+}
