@@ -16,6 +16,7 @@ mod configuration;
 mod control;
 mod heal;
 mod leftovers;
+mod library;
 mod log;
 mod secrets;
 mod signals;

@@ -1,7 +1,12 @@
 //! From what was seen to what is done next, and when. Pure: it is told the time, and does nothing.
 
+mod backoff;
+mod decision;
+
 use std::time::{Duration, Instant};
 
+use self::backoff::Backoff;
+pub use self::decision::{Action, Decision, News, Seen, Settings};
 use crate::control::Membership;
 use crate::error::Error;
 use crate::node::status::{State, Verdict};
@@ -44,64 +49,6 @@ const CLOCK_LOOK: Duration = Duration::from_secs(10);
 
 /// Every so many looks in a row without an answer there is a warning.
 const UNREADABLE_WARNING: u32 = 30;
-
-/// What the policy depends on.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The time between two looks at a healthy node.
-    pub interval: Duration,
-    /// The time between two questions to the control server about a healthy node; `None`: never.
-    pub membership_interval: Option<Duration>,
-    /// A node that somebody stopped is brought up again.
-    pub resume_stopped: bool,
-}
-
-/// What was seen.
-#[derive(Debug)]
-pub enum Seen {
-    /// A look at the node.
-    Look(Verdict),
-    /// What the control server says of it.
-    Membership(Membership),
-    /// A heal, or what hindered it (or a question) from the start.
-    Heal(Result<(), Error>),
-}
-
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Wait, then look at the node.
-    Wait(Duration),
-    /// Ask the control server whether it knows the node.
-    Ask,
-    /// Bring a stopped node up again and look at it.
-    Resume,
-    /// Register the node anew.
-    Heal {
-        /// A refused key may be followed by another one at once.
-        second_key: bool,
-    },
-}
-
-/// What others should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    /// What the node is.
-    pub state: State,
-    /// Tells whether this is news: the same topic is not told twice.
-    pub topic: String,
-    /// What is, and what is done about it.
-    pub text: String,
-}
-
-/// What is to be done, and what is to be told.
-#[derive(Debug)]
-pub struct Decision {
-    /// The next step.
-    pub action: Action,
-    /// `None`: what was told last still holds.
-    pub news: Option<News>,
-}
 
 /// The state that decisions depend on.
 pub struct Policy {
@@ -148,7 +95,7 @@ impl Policy {
             unreadable: 0,
             disabled_since: None,
             contact_wait,
-            backoff: Backoff { heals: 0, not_before: None, random: seed | 1 },
+            backoff: Backoff::new(seed),
         }
     }
 
@@ -168,12 +115,12 @@ impl Policy {
         self.verdict = verdict;
         let interval = self.settings.interval;
         match self.verdict.state {
-            State::Healthy if self.forgotten || self.question_due(now) => decision(Action::Ask),
+            State::Healthy if self.forgotten || self.question_due(now) => Decision::silent(Action::Ask),
             State::Healthy => self.healthy(now),
             State::Starting if !passed(self.starting_since, now, STARTING_LIMIT) => {
                 self.tell(Action::Wait(STARTING_LOOK.min(interval)), "starting", "waiting")
             }
-            State::Starting | State::OutOfTouch { .. } => decision(Action::Ask),
+            State::Starting | State::OutOfTouch { .. } => Decision::silent(Action::Ask),
             State::Unregistered => self.heal(now, "unregistered", "registering it again"),
             State::Stopped if !self.settings.resume_stopped => {
                 self.tell(Action::Wait(interval), "stopped", "left so (STOPPED=leave)")
@@ -181,7 +128,7 @@ impl Policy {
             State::Stopped if self.resumed => {
                 self.heal(now, "still-stopped", "tailscale up did not help, registering it again")
             }
-            State::Stopped if self.denied.is_some() => decision(Action::Wait(interval)),
+            State::Stopped if self.denied.is_some() => Decision::silent(Action::Wait(interval)),
             State::Stopped => {
                 self.resumed = true;
                 self.tell(Action::Resume, "stopped", "bringing it up again")
@@ -254,7 +201,7 @@ impl Policy {
                 return self.heal(now, "forgotten", "registering it again");
             }
             self.forgotten = true;
-            return decision(Action::Wait(CONFIRM));
+            return Decision::silent(Action::Wait(CONFIRM));
         }
         self.forgotten = false;
         if healthy {
@@ -294,13 +241,13 @@ impl Policy {
     fn heal(&mut self, now: Instant, topic: &str, plan: &str) -> Decision {
         let interval = self.settings.interval;
         if self.denied.is_some() {
-            return decision(Action::Wait(interval));
+            return Decision::silent(Action::Wait(interval));
         }
         let left = self.backoff.left(now);
         if !left.is_zero() {
-            return decision(Action::Wait(left.min(interval)));
+            return Decision::silent(Action::Wait(left.min(interval)));
         }
-        let second_key = self.backoff.heals == 0;
+        let second_key = self.backoff.is_fresh();
         self.tell(Action::Heal { second_key }, topic, plan)
     }
 
@@ -373,49 +320,6 @@ impl Policy {
     }
 }
 
-fn decision(action: Action) -> Decision {
-    Decision { action, news: None }
-}
-
 fn passed(since: Option<Instant>, now: Instant, limit: Duration) -> bool {
     since.is_some_and(|since| now >= since + limit)
-}
-
-/// The delays between heals.
-struct Backoff {
-    /// Heals since the node was last sound.
-    heals: u32,
-    not_before: Option<Instant>,
-    random: u64,
-}
-
-impl Backoff {
-    /// Counts a heal. The next one comes not before `first`, doubled for each heal before this one, but at
-    /// most `longest`; give or take a quarter, so that a fleet does not come at once.
-    fn count(&mut self, now: Instant, first: Duration, longest: Duration) {
-        let delay = first.saturating_mul(1 << self.heals.min(16)).min(longest);
-        self.heals += 1;
-        self.not_before = Some(now + delay.mul_f64(0.75 + 0.5 * self.fraction()));
-    }
-
-    fn at_least(&mut self, now: Instant, delay: Duration) {
-        self.not_before = self.not_before.max(Some(now + delay));
-    }
-
-    fn left(&self, now: Instant) -> Duration {
-        self.not_before.map_or(Duration::ZERO, |then| then.saturating_duration_since(now))
-    }
-
-    fn forget(&mut self) {
-        self.heals = 0;
-        self.not_before = None;
-    }
-
-    /// A number from 0 to 1 (xorshift64: good enough to spread a fleet).
-    fn fraction(&mut self) -> f64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        f64::from((self.random >> 32) as u32) / f64::from(u32::MAX)
-    }
 }

@@ -1,6 +1,9 @@
 //! The configuration in three stages: as written (each value knows where it was written), merged (flag over
 //! environment over file), validated.
 
+mod file;
+mod values;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,7 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
+use self::values::{choice, cloudbox_url, log_level, time, up_flags, yes_or_no};
 use crate::cli::CommandLine;
 use crate::net::url::Url;
 use crate::node::routes;
@@ -15,9 +19,6 @@ use crate::refresher::DEFAULT_INTERVAL;
 
 /// Where the configuration is unless `--config` says otherwise.
 const DEFAULT_FILE: &str = "/etc/overlaykey/overlaykey.conf";
-
-/// The longest time that a setting may have.
-const MAX_TIME: Duration = Duration::from_hours(24);
 
 /// The time between two questions to the control server about a healthy node.
 const DEFAULT_MEMBERSHIP_INTERVAL: Duration = Duration::from_mins(10);
@@ -41,20 +42,6 @@ pub const KEYS: [&str; 17] = [
     "ON_CHANGE",
     "LOG",
     "LOG_LEVEL",
-];
-
-/// Flags of `tailscale up` that UP_FLAGS may not hold: the program sets them itself, or they would put a
-/// secret where everybody can read it.
-const FORBIDDEN_UP_FLAGS: [&str; 9] = [
-    "auth-key",
-    "authkey",
-    "client-secret",
-    "login-server",
-    "advertise-routes",
-    "accept-routes",
-    "timeout",
-    "json",
-    "qr",
 ];
 
 /// Where a setting was written.
@@ -193,7 +180,7 @@ impl Config {
         };
         let path = line.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
         let mut merged = Merged::default();
-        merged.add(parse_file(path, &file).map_err(ConfigError::new)?);
+        merged.add(file::parse(path, &file).map_err(ConfigError::new)?);
         merged.add(KEYS.into_iter().filter_map(|key| {
             let value = variable(&Origin::variable(key))?;
             Some(Setting { key, value, origin: Origin::Environment })
@@ -206,52 +193,6 @@ impl Config {
 fn read(path: &Path) -> std::io::Result<String> {
     let bytes = std::fs::read(path)?;
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
-}
-
-/// Reads the lines of a file: KEY=VALUE as a POSIX shell reads it, as long as nothing is to be expanded.
-fn parse_file(path: &Path, text: &str) -> Result<Vec<Setting>, String> {
-    let mut settings: Vec<Setting> = Vec::new();
-    for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let place = format!("{}:{}", path.display(), number + 1);
-        let (name, value) = line.split_once('=').ok_or_else(|| format!("{place}: this line is not KEY=VALUE"))?;
-        let key = KEYS
-            .into_iter()
-            .find(|key| *key == name)
-            .ok_or_else(|| format!("{place}: unknown key {name:?}; allowed are {}", KEYS.join(", ")))?;
-        let value = unquote(value).map_err(|why| format!("{place}: {key}: {why}"))?;
-        if let Some(Setting { origin: Origin::File(_, first), .. }) = settings.iter().find(|other| other.key == key) {
-            return Err(format!("{place}: {key} stands in line {first} already"));
-        }
-        settings.push(Setting { key, value, origin: Origin::File(path.into(), number + 1) });
-    }
-    Ok(settings)
-}
-
-/// One word of shell: bare, in single or in double quotes, and maybe a comment behind it.
-fn unquote(text: &str) -> Result<String, &'static str> {
-    let (value, rest) = match text.chars().next() {
-        Some(quote @ ('"' | '\'')) => text[1..].split_once(quote).ok_or("the closing quote is missing")?,
-        _ => match text.find(char::is_whitespace) {
-            Some(blank) => text.split_at(blank),
-            None => (text, ""),
-        },
-    };
-    let bare = !text.starts_with(['"', '\'']);
-    if !text.starts_with('\'') && value.contains(['$', '`', '\\']) {
-        return Err("a shell would expand this; put it in single quotes");
-    }
-    if bare && value.contains(['"', '\'', ';', '&', '|', '<', '>', '(', ')']) {
-        return Err("a shell would not take this as one word; put it in single quotes");
-    }
-    let comment = rest.starts_with(char::is_whitespace) && rest.trim_start().starts_with('#');
-    if !comment && !rest.trim_start().is_empty() {
-        return Err("a value with blanks must stand in quotes");
-    }
-    Ok(value.into())
 }
 
 /// The settings that hold, by key.
@@ -334,68 +275,4 @@ impl Merged {
             _ => Err(ConfigError::new("AGENT_NAME is not set, and this host has no name either".into())),
         }
     }
-}
-
-fn cloudbox_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text)?;
-    if url.is_https() || url.is_loopback() {
-        Ok(url)
-    } else {
-        Err("it must be https: the access token goes there".into())
-    }
-}
-
-/// Seconds, or a number with s, m or h behind it.
-fn time(text: &str) -> Result<Duration, String> {
-    let allowed = || format!("{text:?} is not allowed; allowed are 1s to 24h, as 30, 30s, 5m or 1h");
-    let (number, unit) = match text.as_bytes().last() {
-        Some(b's') => (&text[..text.len() - 1], 1),
-        Some(b'm') => (&text[..text.len() - 1], 60),
-        Some(b'h') => (&text[..text.len() - 1], 3600),
-        _ => (text, 1),
-    };
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(allowed()); // parse would take +5
-    }
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit)).ok_or_else(allowed)?;
-    let time = Duration::from_secs(seconds);
-    if time.is_zero() || time > MAX_TIME { Err(allowed()) } else { Ok(time) }
-}
-
-fn yes_or_no(text: &str) -> Result<bool, String> {
-    choice(text, &[("yes", true), ("no", false), ("true", true), ("false", false), ("1", true), ("0", false)])
-}
-
-fn log_level(text: &str) -> Result<LevelFilter, String> {
-    choice(
-        text,
-        &[
-            ("error", LevelFilter::Error),
-            ("warn", LevelFilter::Warn),
-            ("info", LevelFilter::Info),
-            ("debug", LevelFilter::Debug),
-            ("trace", LevelFilter::Trace),
-        ],
-    )
-}
-
-fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        format!("{text:?} is not allowed; allowed are {}", names.join(", "))
-    })
-}
-
-fn up_flags(text: &str) -> Result<Vec<String>, String> {
-    let flags: Vec<String> = text.split_whitespace().map(Into::into).collect();
-    for flag in &flags {
-        let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
-        if !flag.starts_with('-') || name.is_empty() {
-            return Err(format!("{flag:?} is no flag; write --name=value"));
-        }
-        if FORBIDDEN_UP_FLAGS.contains(&name) {
-            return Err(format!("--{name} is not allowed here: the program sets it, or it would show a secret"));
-        }
-    }
-    Ok(flags)
 }

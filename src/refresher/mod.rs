@@ -1,14 +1,17 @@
 //! The loop: look, decide, act, wait.
 
+mod check;
+mod heal;
+
 use std::time::{Duration, Instant};
 
-use crate::cloudbox::{Credentials, KeySource};
+pub use self::check::Checked;
+use crate::cloudbox::KeySource;
 use crate::control::{ControlServer, Membership};
 use crate::error::Error;
 use crate::net::url::Url;
-use crate::node::routes;
-use crate::node::status::{State, Status, Verdict};
-use crate::node::tailscale::{Registration, Tailscale, UpOutcome};
+use crate::node::status::{Status, Verdict};
+use crate::node::tailscale::{Tailscale, UpOutcome};
 use crate::policy::{Action, Policy, Seen, Settings};
 use crate::report::Report;
 use crate::secret::show;
@@ -19,20 +22,8 @@ use crate::signals::Wake;
 /// What is repaired is rare, but it leaves the node unusable until it is; and a look is one cheap command.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
 
-/// For how long a node is looked at after `up` until it is healthy. Contact takes 1 to 2 s on a good day.
-const SETTLE: Duration = Duration::from_mins(1);
-
-/// The same after an `up` that failed: it may have worked all the same.
-const SETTLE_AFTER_FAILURE: Duration = Duration::from_secs(10);
-
-/// The same after `up` without a key.
+/// For how long a node is looked at after `up` without a key until it is healthy.
 const SETTLE_AFTER_RESUME: Duration = Duration::from_secs(20);
-
-/// A refusal that is still shown this long after `up` is not left over from the key before.
-const REFUSAL_STAYS: Duration = Duration::from_secs(5);
-
-/// A control server that does not know a node that has just registered is asked once more after this.
-const REGISTRATION_SHOWS: Duration = Duration::from_secs(2);
 
 /// What a refresher is to do, apart from when.
 #[derive(Debug, Default)]
@@ -112,42 +103,6 @@ impl Refresher {
         Ok(self.node.look()?.healthy())
     }
 
-    /// Looks at the node once and, where it says that it has contact, or has lost it, asks the control
-    /// server as well.
-    ///
-    /// # Errors
-    /// [`Error::Stopped`] only.
-    pub fn check(&mut self, ask: bool) -> Result<Checked, Error> {
-        let status = match self.node.look() {
-            Ok(status) => status,
-            Err(Error::Stopped) => return Err(Error::Stopped),
-            Err(error) => return Ok(Checked::unreadable(&error)),
-        };
-        let mut verdict = status.verdict();
-        let mut membership = Membership::NotAsked;
-        if let (true, State::Healthy | State::OutOfTouch { .. }, Some(key)) = (ask, verdict.state, status.node_key())
-            && let Some(server) = self.control_server()?
-        {
-            membership = match self.control.knows(&server, key) {
-                Err(Error::Stopped) => return Err(Error::Stopped),
-                Err(error) => Membership::NoAnswer(error.to_string()),
-                Ok(membership) => membership,
-            };
-        }
-        if membership == Membership::Forgotten {
-            verdict = Verdict {
-                state: State::OutOfTouch { for_long: false },
-                reason: "the control server has forgotten this node".into(),
-            };
-        }
-        Ok(Checked {
-            verdict,
-            membership,
-            backend_state: status.backend_state().into(),
-            node: status.host_name().into(),
-        })
-    }
-
     /// Registers the node anew with a fresh key, and makes sure that it worked.
     ///
     /// # Errors
@@ -155,124 +110,6 @@ impl Refresher {
     /// or [`Error::NotRegistered`] if the node is not healthy within a minute.
     pub fn heal(&mut self) -> Result<(), Error> {
         self.heal_with_keys(2)
-    }
-
-    /// Heals with at most `keys` keys: each after the first only because the one before was refused.
-    fn heal_with_keys(&mut self, keys: u32) -> Result<(), Error> {
-        self.control_server_answers()?;
-        let mut refusal = String::new();
-        for _ in 0..keys {
-            match self.register()? {
-                None => return Ok(()),
-                Some(why) => refusal = why,
-            }
-            log::info!("the key was refused: {refusal}");
-        }
-        Err(Error::NotRegistered(format!("the key was refused: {refusal}")))
-    }
-
-    /// Makes sure that a key would not be wasted: the control server must be there, where its address is known.
-    fn control_server_answers(&mut self) -> Result<(), Error> {
-        let Some(server) = self.control_server()? else { return Ok(()) };
-        match self.control.answers(&server) {
-            Err(Error::ControlAway(_)) if self.out_of_reach(&server) => Ok(()),
-            answer => answer,
-        }
-    }
-
-    /// Spends one key. `Some`: it was refused, for this reason.
-    fn register(&mut self) -> Result<Option<String>, Error> {
-        let credentials = self.keys.fetch()?;
-        self.report.key_spent();
-        let registration = self.registration(&credentials)?;
-        log::info!("registering at {}", registration.login_server);
-        let outcome = self.node.up(&registration, &credentials.auth_key)?;
-        drop(credentials);
-        let (limit, said) = match outcome {
-            UpOutcome::Done => (SETTLE, String::new()),
-            UpOutcome::KeyRefused(why) => return Ok(Some(why)),
-            UpOutcome::Denied(why) => return Err(Error::Denied(why)),
-            UpOutcome::OtherLoginServer(why) | UpOutcome::Failed(why) => (SETTLE_AFTER_FAILURE, why),
-        };
-        match self.settle(limit)? {
-            Settled::Healthy => {}
-            Settled::KeyRefused(why) => return Ok(Some(why)),
-            Settled::Not(reason) if said.is_empty() => return Err(Error::NotRegistered(reason)),
-            Settled::Not(_) => return Err(Error::NotRegistered(said)),
-        }
-        self.confirm()?;
-        Ok(None)
-    }
-
-    /// What the node is to be told, from what cloudbox says and what is configured.
-    fn registration(&mut self, credentials: &Credentials) -> Result<Registration, Error> {
-        let invalid = |why: String| Error::Unavailable(format!("the credentials are of no use: {why}"));
-        if !credentials.login_server.is_empty() {
-            let url = Url::parse(&credentials.login_server);
-            self.login_server = Some(url.map_err(|why| invalid(format!("login server: {why}")))?);
-        }
-        let login_server = self
-            .options
-            .control_url
-            .as_ref()
-            .or(self.login_server.as_ref())
-            // Without one, `up --reset` would turn the node to Tailscale's own server.
-            .ok_or_else(|| invalid("they name no login server, and CONTROL_URL is not set".into()))?;
-        let cidr = match credentials.pod_cidr.as_str() {
-            "" => &self.options.pod_cidr,
-            _ if self.options.ignore_credential_pod_cidr => &self.options.pod_cidr,
-            cidr => cidr,
-        };
-        Ok(Registration {
-            login_server: login_server.as_str().into(),
-            advertise_routes: routes::normalise(cidr).map_err(|why| invalid(show(&why, &[])))?,
-        })
-    }
-
-    /// Looks until the node is healthy, every second at first and then less often.
-    fn settle(&mut self, limit: Duration) -> Result<Settled, Error> {
-        let mut waited = Duration::ZERO;
-        let mut delay = Duration::from_secs(1);
-        let mut refused_since = None;
-        loop {
-            self.pause(delay)?;
-            waited += delay;
-            delay = (delay * 3 / 2).min(Duration::from_secs(10));
-            let reason = match self.look() {
-                Ok(status) => {
-                    let verdict = status.verdict();
-                    match verdict.state {
-                        State::Healthy => return Ok(Settled::Healthy),
-                        State::Stuck => return Ok(Settled::Not(verdict.reason)),
-                        _ => {}
-                    }
-                    match status.key_refusal() {
-                        Some(why) if waited >= *refused_since.get_or_insert(waited) + REFUSAL_STAYS => {
-                            return Ok(Settled::KeyRefused(show(why, &[])));
-                        }
-                        Some(_) => {}
-                        None => refused_since = None,
-                    }
-                    verdict.reason
-                }
-                Err(Error::Stopped) => return Err(Error::Stopped),
-                Err(error) => error.to_string(),
-            };
-            if waited >= limit {
-                return Ok(Settled::Not(show(&reason, &[])));
-            }
-        }
-    }
-
-    /// Asks the control server whether it knows the node that says it is healthy again.
-    fn confirm(&mut self) -> Result<(), Error> {
-        for _ in 0..2 {
-            match self.ask()? {
-                Membership::Forgotten => self.pause(REGISTRATION_SHOWS)?,
-                _ => return Ok(()),
-            }
-        }
-        Err(Error::NotRegistered("the control server does not know this node".into()))
     }
 
     /// Keeps the node registered until a signal says otherwise. What fails is reported and tried again;
@@ -397,37 +234,6 @@ impl Refresher {
         }
         Ok(())
     }
-}
-
-/// What a check found.
-#[derive(Debug)]
-pub struct Checked {
-    /// What the node is, in the light of what the control server says.
-    pub verdict: Verdict,
-    /// What the control server says.
-    pub membership: Membership,
-    /// The backend state as the node wrote it; empty if it could not be read.
-    pub backend_state: String,
-    /// The node's host name; empty if it could not be read.
-    pub node: String,
-}
-
-impl Checked {
-    fn unreadable(error: &Error) -> Self {
-        Self {
-            verdict: Verdict { state: State::CannotTell, reason: error.to_string() },
-            membership: Membership::NotAsked,
-            backend_state: String::new(),
-            node: String::new(),
-        }
-    }
-}
-
-/// What became of a node after `up`.
-enum Settled {
-    Healthy,
-    KeyRefused(String),
-    Not(String),
 }
 
 /// A signal came.

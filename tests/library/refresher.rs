@@ -1,0 +1,201 @@
+//! The loop and the heal, with every outside part scripted.
+
+use overlaykey::node::status::State;
+use overlaykey::refresher::Options;
+
+use super::*;
+
+fn heal(world: &Shared) -> Result<(), Error> {
+    refresher(world, Options::default(), settings()).heal()
+}
+
+#[test]
+fn a_forgotten_node_is_healed_with_one_key() {
+    let world = world(20);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(STRANDED)].into();
+        world.after_up = Some(prints(HEALTHY));
+        world.prefs = Some(prints(r#"{"ControlURL":"https://hs.example"}"#));
+        world.membership = [Membership::Forgotten, Membership::Forgotten, Membership::Known].into();
+    }
+    refresher(&world, Options::default(), settings()).run();
+    let world = world.borrow();
+    assert_eq!(world.keys_given, ["key1"]);
+    assert_eq!(world.questions, 3, "twice before, once after");
+}
+
+#[test]
+fn without_an_answer_of_the_control_server_no_key_is_asked_for() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT)].into();
+        world.prefs = Some(prints(r#"{"ControlURL":"https://hs.example"}"#));
+        world.control_away = true;
+    }
+    assert!(matches!(heal(&world), Err(Error::ControlAway(_))));
+    refresher(&world, Options::default(), settings()).run();
+    assert_eq!((world.borrow().fetches, world.borrow().ups.len()), (0, 0));
+}
+
+#[test]
+fn tailscales_own_server_in_fresh_preferences_is_not_asked() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT)].into();
+        world.after_up = Some(prints(HEALTHY));
+        world.prefs = Some(prints(r#"{"ControlURL":"https://controlplane.tailscale.com"}"#));
+        world.control_away = true; // it would not answer
+    }
+    assert!(heal(&world).is_ok());
+}
+
+#[test]
+fn a_loopback_address_inside_a_container_is_not_held_against_it() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().control_away = true;
+    let options = || Options { control_url: Some(Url::parse("http://127.0.0.1:1/x").unwrap()), ..Options::default() };
+    let fake = || Box::new(Fake(Rc::clone(&world)));
+    let heal_by = |command: &[&str]| {
+        let command = command.iter().map(|&word| word.into()).collect();
+        Refresher::new(
+            Tailscale::new(command, true, Vec::new(), fake()),
+            fake(),
+            fake(),
+            Box::new(|_| Wake::Elapsed),
+            options(),
+            settings(),
+            Report::new(None, Vec::new(), fake()),
+        )
+        .heal()
+    };
+    assert!(matches!(heal_by(&["tailscale"]), Err(Error::ControlAway(_))));
+    // The fake takes its second word for the command.
+    assert!(!matches!(heal_by(&["podman", "status"]), Err(Error::ControlAway(_))));
+}
+
+#[test]
+fn a_refused_key_is_followed_by_one_fresh_one() {
+    let refused = fails(1, "backend error: authkey already used");
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT)].into();
+        world.up = [refused.clone(), prints("")].into();
+        world.after_up = Some(prints(HEALTHY));
+    }
+    heal(&world).unwrap();
+    assert_eq!(world.borrow().keys_given, ["key1", "key2"]);
+
+    let world = super::world(50);
+    world.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    world.borrow_mut().up = [refused].into();
+    let error = heal(&world).unwrap_err();
+    assert!(error.to_string().contains("authkey already used"), "{error}");
+    assert_eq!(world.borrow().keys_given.len(), 2, "but only one");
+}
+
+#[test]
+fn a_refusal_that_only_the_status_shows_counts_as_well() {
+    let refused = r#"{"BackendState":"Running","Self":{"Online":false,"InNetworkMap":true},"Health":["You are logged out. The last login error was: invalid pre auth key"]}"#;
+    let world = world(50);
+    world.borrow_mut().status = [prints(refused)].into();
+    assert!(heal(&world).unwrap_err().to_string().contains("invalid pre auth key"));
+    assert_eq!(world.borrow().keys_given.len(), 2);
+    // … but not one that is left over from the key before.
+    let world = super::world(50);
+    world.borrow_mut().status = [prints(refused), prints(refused), prints(HEALTHY)].into();
+    heal(&world).unwrap();
+    assert_eq!(world.borrow().keys_given.len(), 1);
+}
+
+#[test]
+fn another_login_server_is_forced_with_the_same_key() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(HEALTHY)].into();
+        world.up = [fails(1, "can't change --login-server without --force-reauth"), prints("")].into();
+    }
+    heal(&world).unwrap();
+    let world = world.borrow();
+    assert_eq!(world.keys_given, ["key1", "key1"]);
+    assert_eq!(world.fetches, 1);
+    assert!(!world.ups[0].contains(&"--force-reauth".into()) && world.ups[1].contains(&"--force-reauth".into()));
+}
+
+#[test]
+fn a_timeout_of_up_is_judged_by_the_looks_that_follow() {
+    let timeout = fails(1, "timeout waiting for Tailscale service to enter a Running state");
+    let world = world(50);
+    world.borrow_mut().status = [prints(LOGGED_OUT), prints(HEALTHY)].into();
+    world.borrow_mut().up = [timeout].into();
+    heal(&world).unwrap();
+}
+
+#[test]
+fn credentials_without_a_login_server_do_not_turn_the_node_to_another_one() {
+    let world = world(50);
+    world.borrow_mut().fetch = [Ok(Credentials { login_server: String::new(), ..credentials("key1", "") })].into();
+    assert!(heal(&world).unwrap_err().to_string().contains("CONTROL_URL"));
+    assert!(world.borrow().ups.is_empty());
+}
+
+#[test]
+fn credentials_with_a_bad_cidr_never_reach_up() {
+    for cidr in ["10.0.0.0/33", "nonsense", "0.0.0.0/0"] {
+        let world = world(50);
+        world.borrow_mut().fetch = [Ok(credentials("key1", cidr))].into();
+        assert!(heal(&world).is_err(), "{cidr}");
+        assert!(world.borrow().ups.is_empty(), "{cidr}");
+    }
+    let world = world(50);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().fetch = [Ok(credentials("key1", "192.0.2.1/24"))].into();
+    heal(&world).unwrap();
+    assert_eq!(flag(&world.borrow().ups[0], "--advertise-routes"), Some("192.0.2.0/24"));
+}
+
+#[test]
+fn a_node_that_the_control_server_does_not_know_after_up_is_not_healed() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().membership = [Membership::Forgotten].into();
+    assert!(heal(&world).unwrap_err().to_string().contains("does not know this node"));
+}
+
+#[test]
+fn a_key_in_what_up_says_is_masked() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    world.borrow_mut().up = [fails(1, "no way with key1 and tskey-auth-other")].into();
+    let error = heal(&world).unwrap_err().to_string();
+    assert!(error.contains("no way with [secret] and [secret]"), "{error}");
+}
+
+#[test]
+fn a_stopped_node_comes_up_without_a_flag_and_without_a_key() {
+    let world = world(20);
+    world.borrow_mut().status = [prints(r#"{"BackendState":"Stopped","Self":{"InNetworkMap":true}}"#)].into();
+    world.borrow_mut().after_up = Some(prints(HEALTHY));
+    refresher(&world, Options::default(), settings()).run();
+    let world = world.borrow();
+    assert_eq!(world.ups, [Vec::<String>::new()]);
+    assert_eq!(world.fetches, 0);
+}
+
+#[test]
+fn a_check_asks_the_control_server() {
+    let world = world(0);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().prefs = Some(prints(r#"{"ControlURL":"https://hs.example"}"#));
+    world.borrow_mut().membership = [Membership::Forgotten].into();
+    let checked = refresher(&world, Options::default(), settings()).check(true).unwrap();
+    assert_eq!(checked.verdict.state, State::OutOfTouch { for_long: false });
+    assert_eq!(checked.membership, Membership::Forgotten);
+    let checked = refresher(&world, Options::default(), settings()).check(false).unwrap();
+    assert_eq!((checked.verdict.state, checked.membership), (State::Healthy, Membership::NotAsked));
+}
