@@ -12,29 +12,33 @@ pub const HELP: &str = "\
 overlaykey keeps this device registered on its Tailscale or Headscale overlay.
 
 usage: overlaykey [--config FILE] [--KEY VALUE ...] COMMAND
-  run              look, heal, for ever (TERM: end, HUP: read the configuration again, USR1: look now)
-  check [--json]   look once and say why; exit 0 healthy, 1 not, 2 usage or configuration, 3 cannot tell
-  heal             register this node with a fresh key, now; exit 0 healed, 1 not, 2 usage or configuration
-  --version, --help, -v (say more; -vv: everything)
+  run             look and heal for ever; TERM ends it, HUP reads the
+                  configuration again, USR1 looks now
+  check [--json]  look once and say why; exit 0 healthy, 1 not, 3 cannot tell
+  heal            register with a fresh key, now; exit 0 healed, 1 not
+  --version, --help; -v says more, -vv everything
+  exit 2: wrong command line or configuration
 
-Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in the file, in this order;
-the file is /etc/overlaykey/overlaykey.conf
-  CLOUDBOX_URL     where keys come from (https://...); required
-  TOKEN_FILE       the access token's file (/etc/overlaykey/token)
-  AGENT_NAME       this host's name on cloudbox (the host name)
-  CONTROL_URL      login server, instead of the one cloudbox names
-  POD_CIDR         CIDRs to advertise if cloudbox names none, with commas between
-  IGNORE_CREDENTIAL_POD_CIDR  yes: advertise only POD_CIDR (no)
-  INTERVAL         time between two looks: 30, 30s, 5m, 1h (60s)
-  MEMBERSHIP_INTERVAL  time between two questions to the control server, 0: never (10m)
-  TAILSCALE        command, maybe with words before it: podman exec -i runtime tailscale (tailscale)
-  UP_FLAGS         added to tailscale up, which resets what it does not name: --accept-dns=false
-  ACCEPT_ROUTES    yes or no (yes)
-  STOPPED          up: bring a stopped node up again; leave: only report it (up)
-  CA_FILE          PEM file of more authorities to trust
-  RUN_DIR          where status.json goes (/run/overlaykey)
-  ON_CHANGE        command run at each change, with OVERLAYKEY_VERDICT and OVERLAYKEY_REASON set
-  LOG, LOG_LEVEL   stderr or syslog (stderr); error, warn, info, debug or trace (info)
+Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in
+/etc/overlaykey/overlaykey.conf, in this order; in brackets what else holds:
+  CLOUDBOX_URL    where keys come from, https://...; required
+  TOKEN_FILE      file of the access token (/etc/overlaykey/token)
+  AGENT_NAME      this host's name on cloudbox (the host name)
+  CONTROL_URL     login server, instead of the one that cloudbox names
+  POD_CIDR        CIDRs to advertise if cloudbox names none, commas between
+  IGNORE_CREDENTIAL_POD_CIDR  yes: advertise POD_CIDR only (no)
+  INTERVAL        time between two looks: 30, 30s, 5m, 1h (60s)
+  MEMBERSHIP_INTERVAL  ... between two questions to the control server about
+                  a healthy node; 0: never (10m)
+  TAILSCALE       command: podman exec -i runtime tailscale (tailscale)
+  UP_FLAGS        more flags for tailscale up, which resets what is not named
+  ACCEPT_ROUTES   yes or no (yes)
+  STOPPED         what a stopped node is to be: up or leave (up)
+  CA_FILE         PEM file of more authorities to trust
+  RUN_DIR         where status.json goes (/run/overlaykey)
+  ON_CHANGE       command to run at each change, which is told by
+                  OVERLAYKEY_VERDICT and OVERLAYKEY_REASON
+  LOG, LOG_LEVEL  stderr or syslog (stderr); error ... trace (info)
 ";
 
 /// What the program is to do.
@@ -166,6 +170,6 @@ mod tests {
         for key in KEYS {
             assert!(HELP.contains(key), "{key}");
         }
-        assert!(HELP.lines().count() <= 32 && HELP.lines().all(|line| line.len() <= 110));
+        assert!(HELP.lines().count() <= 36 && HELP.lines().all(|line| line.len() < 80));
     }
 }

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::support::cases::each;
 use crate::support::document;
 use crate::support::json::Object;
+use crate::support::process::children;
 use crate::support::program::Ended;
 use crate::support::site::{Site, TOKEN};
 
@@ -371,7 +372,8 @@ fn hourly() -> (Site, String) {
 fn hup_takes_a_new_configuration() {
     let (site, old) = hourly();
     let mut daemon = site.daemon();
-    daemon.wait_until("it looked", |_| site.node.looks() == 1);
+    // And is done with it: a call is told of before it has read what it prints.
+    daemon.wait_until("it looked", |daemon| site.node.looks() == 1 && children(daemon.pid()).is_empty());
     site.dir.write("overlaykey.conf", old.replace("AGENT_NAME=router-1", "AGENT_NAME=router-4"));
     site.node.shows(&document::logged_out());
     daemon.signal(Signal::HUP);
@@ -385,7 +387,8 @@ fn hup_takes_a_new_configuration() {
 fn hup_refuses_a_bad_configuration_and_keeps_the_old_one() {
     let (site, old) = hourly();
     let mut daemon = site.daemon();
-    daemon.wait_until("it looked", |_| site.node.looks() == 1);
+    // And is done with it: a call is told of before it has read what it prints.
+    daemon.wait_until("it looked", |daemon| site.node.looks() == 1 && children(daemon.pid()).is_empty());
     let bad = old.replace("AGENT_NAME=router-1", "AGENT_NAME=router-4") + "NONSENSE=1\n";
     let line = bad.lines().count();
     site.dir.write("overlaykey.conf", bad);

@@ -30,12 +30,12 @@ impl Checked {
 }
 
 impl Refresher {
-    /// Looks at the node once and, where it says that it has contact, or has lost it, asks the control
-    /// server as well.
+    /// Looks at the node once, and asks the control server about it where it is out of touch or, if
+    /// `ask_about_healthy`, in contact.
     ///
     /// # Errors
     /// [`Error::Stopped`] only.
-    pub fn check(&mut self, ask: bool) -> Result<Checked, Error> {
+    pub fn check(&mut self, ask_about_healthy: bool) -> Result<Checked, Error> {
         let status = match self.node.look() {
             Ok(status) => status,
             Err(Error::Stopped) => return Err(Error::Stopped),
@@ -43,7 +43,13 @@ impl Refresher {
         };
         let mut verdict = status.verdict();
         let mut membership = Membership::NotAsked;
-        if let (true, State::Healthy | State::OutOfTouch { .. }, Some(key)) = (ask, verdict.state, status.node_key())
+        let worth_a_question = match verdict.state {
+            State::Healthy => ask_about_healthy,
+            State::OutOfTouch { .. } => true,
+            _ => false,
+        };
+        if worth_a_question
+            && let Some(key) = status.node_key()
             && let Some(server) = self.control_server()?
         {
             membership = match self.control.knows(&server, key) {

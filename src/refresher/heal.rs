@@ -86,13 +86,14 @@ impl Refresher {
             let url = Url::parse(&credentials.login_server);
             self.login_server = Some(url.map_err(|why| invalid(format!("login server: {why}")))?);
         }
-        let login_server = self
-            .options
-            .control_url
-            .as_ref()
-            .or(self.login_server.as_ref())
-            // Without one, `up --reset` would turn the node to Tailscale's own server.
-            .ok_or_else(|| invalid("they name no login server, and CONTROL_URL is not set".into()))?;
+        let named = self.options.control_url.clone().or_else(|| self.login_server.clone());
+        let login_server = match named {
+            Some(url) => url,
+            // The one the node has been with. Without any, `up --reset` would turn it to Tailscale's own.
+            None => self
+                .control_server()?
+                .ok_or_else(|| invalid("they name no login server, and CONTROL_URL is not set".into()))?,
+        };
         let cidr = match credentials.pod_cidr.as_str() {
             "" => &self.options.pod_cidr,
             _ if self.options.ignore_credential_pod_cidr => &self.options.pod_cidr,

@@ -16,8 +16,9 @@ use super::server::{Request, Server};
 /// What the device shows to cloudbox.
 pub const TOKEN: &str = "cloudbox-token-5b1e7c2a";
 
-/// The beginning of every key that the scripted cloudbox issues.
-pub const KEY: &str = "hskey-auth-9f3d6e-";
+/// The beginning of every key that the scripted cloudbox issues: digits as headscale's were for long, so that nothing but
+/// knowing the key tells that it is one.
+pub const KEY: &str = "9f3d6e5b0c41a7d2";
 
 /// Where cloudbox issues keys.
 pub const ISSUE: &str = "/api/v1/overlay/authkey";
