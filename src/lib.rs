@@ -23,6 +23,7 @@ pub mod cloudbox;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod file;
 pub mod logger;
 pub mod net;
 pub mod node;

@@ -40,8 +40,8 @@ fn main() -> ExitCode {
         Command::Help => out(cli::HELP),
         Command::Version => out(concat!(env!("OVERLAYKEY_VERSION"), "\n")),
         Command::Run => run(&line),
-        Command::Check { json } => once(&line, |refresher, config| check(refresher, config, json)),
-        Command::Heal => once(&line, |refresher, _| heal(refresher)),
+        Command::Check { json } => once(&line, CANNOT_TELL, |refresher, config| check(refresher, config, json)),
+        Command::Heal => once(&line, FAILED, |refresher, _| heal(refresher)),
     }
 }
 
@@ -55,9 +55,9 @@ fn usage(why: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// One command that needs the parts for a moment.
-fn once(line: &CommandLine, command: impl FnOnce(&mut Refresher, &Config) -> ExitCode) -> ExitCode {
-    let parts = Signals::install(FAILED.into()).map_err(|error| error.to_string()).and_then(|signals| {
+/// One command that needs the parts for a moment; a signal may end it with the code `interrupted`.
+fn once(line: &CommandLine, interrupted: u8, command: impl FnOnce(&mut Refresher, &Config) -> ExitCode) -> ExitCode {
+    let parts = Signals::install(interrupted.into()).map_err(|error| error.to_string()).and_then(|signals| {
         let config = load(line).map_err(|error| error.text)?;
         logger::configure(config.log, config.log_level);
         Ok((build(&config, &Rc::new(signals), None)?, config))
@@ -151,7 +151,8 @@ fn run(line: &CommandLine) -> ExitCode {
 }
 
 fn load(line: &CommandLine) -> Result<Config, ConfigError> {
-    Config::load(line, |name| std::env::var(name).ok())
+    // What is not UTF-8 fails its check, which names it.
+    Config::load(line, |name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
 }
 
 /// The real parts, as configured. Fails where CA_FILE is of no use.

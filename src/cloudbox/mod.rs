@@ -3,14 +3,13 @@
 mod authkey;
 mod retry_after;
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use authkey::Credentials;
 
 use crate::error::Error;
+use crate::file;
 use crate::net::url::Url;
 use crate::net::{Answer, Http, NoAnswer, clock};
 use crate::secret::{Secret, show};
@@ -94,7 +93,8 @@ impl Token {
             Self::Value(secret) => ("the access token".into(), secret.expose().to_owned()),
             Self::File(path) => {
                 let origin = format!("token file {}", path.display());
-                let text = read_text(path).map_err(|why| Error::Invalid(format!("{origin}: {why}")))?;
+                let text =
+                    file::read_text(path, MAX_TOKEN).map_err(|why| Error::Invalid(format!("{origin}: {why}")))?;
                 (origin, text)
             }
         };
@@ -109,13 +109,6 @@ impl Token {
         }
         Ok(token)
     }
-}
-
-/// Reads a small text file; never more than a token could have, should somebody name a device.
-fn read_text(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_TOKEN).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// What an answer means.

@@ -13,12 +13,16 @@ use log::LevelFilter;
 
 use self::values::{choice, cloudbox_url, log_level, time, up_flags, yes_or_no};
 use crate::cli::CommandLine;
+use crate::file::read_text;
 use crate::net::url::Url;
 use crate::node::routes;
 use crate::refresher::DEFAULT_INTERVAL;
 
 /// Where the configuration is unless `--config` says otherwise.
 const DEFAULT_FILE: &str = "/etc/overlaykey/overlaykey.conf";
+
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 64 * 1024;
 
 /// The time between two questions to the control server about a healthy node.
 const DEFAULT_MEMBERSHIP_INTERVAL: Duration = Duration::from_mins(10);
@@ -171,9 +175,11 @@ impl Config {
             return Err(error);
         }
         let file = match &line.config {
-            Some(path) => read(path).map_err(|error| ConfigError::new(format!("{}: {error}", path.display())))?,
+            Some(path) => {
+                read_text(path, MAX_FILE).map_err(|error| ConfigError::new(format!("{}: {error}", path.display())))?
+            }
             // With everything in flags or the environment there need not be one.
-            None => match read(Path::new(DEFAULT_FILE)) {
+            None => match read_text(Path::new(DEFAULT_FILE), MAX_FILE) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
                 file => file.map_err(|error| ConfigError::new(format!("{DEFAULT_FILE}: {error}")))?,
             },
@@ -188,11 +194,6 @@ impl Config {
         merged.add(line.settings.iter().cloned());
         merged.validate(line.verbose)
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    let bytes = std::fs::read(path)?;
-    String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8 text"))
 }
 
 /// The settings that hold, by key.

@@ -17,11 +17,15 @@ use ureq::unversioned::transport::{
 };
 
 use super::clock;
+use crate::file;
 
 /// Where distributions keep their bundle: Debian, Alpine and Buildroot; OpenWrt has the same by
 /// ca-bundle; then Fedora and the BSD-like `/etc/ssl/cert.pem`.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// The largest bundle that is read, in bytes; Debian's has 220 KB.
+const MAX_BUNDLE: u64 = 4 << 20;
 
 /// The certificates that are trusted: Mozilla's roots that are built in (feature `webpki-roots`), the
 /// first system bundle there is, and those of `ca_file`. Only `ca_file` can be at fault: somebody named
@@ -47,7 +51,7 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
 
 /// Adds the certificates of a PEM file; those that rustls cannot use are passed over.
 fn add(roots: &mut RootCertStore, path: &Path) -> Result<usize, String> {
-    let pem = std::fs::read(path).map_err(|error| error.to_string())?;
+    let pem = file::read(path, MAX_BUNDLE).map_err(|error| error.to_string())?;
     let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
     Ok(roots.add_parsable_certificates(certificates).0)
 }

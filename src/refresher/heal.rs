@@ -60,9 +60,9 @@ impl Refresher {
         let credentials = self.keys.fetch()?;
         self.report.key_spent();
         let registration = self.registration(&credentials)?;
-        log::info!("registering at {}", registration.login_server);
+        log::debug!("registering at {}", registration.login_server);
         let outcome = self.node.up(&registration, &credentials.auth_key)?;
-        drop(credentials);
+        self.spent_key = Some(credentials.auth_key);
         let (limit, said) = match outcome {
             UpOutcome::Done => (SETTLE, String::new()),
             UpOutcome::KeyRefused(why) => return Ok(Some(why)),
@@ -119,12 +119,12 @@ impl Refresher {
                     let verdict = status.verdict();
                     match verdict.state {
                         State::Healthy => return Ok(Settled::Healthy),
-                        State::Stuck => return Ok(Settled::Not(verdict.reason)),
+                        State::Stuck => return Ok(Settled::Not(self.shown(&verdict.reason))),
                         _ => {}
                     }
                     match status.key_refusal() {
                         Some(why) if waited >= *refused_since.get_or_insert(waited) + REFUSAL_STAYS => {
-                            return Ok(Settled::KeyRefused(show(why, &[])));
+                            return Ok(Settled::KeyRefused(self.shown(why)));
                         }
                         Some(_) => {}
                         None => refused_since = None,
@@ -135,7 +135,7 @@ impl Refresher {
                 Err(error) => error.to_string(),
             };
             if waited >= limit {
-                return Ok(Settled::Not(show(&reason, &[])));
+                return Ok(Settled::Not(self.shown(&reason)));
             }
         }
     }

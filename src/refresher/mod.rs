@@ -14,7 +14,7 @@ use crate::node::status::{Status, Verdict};
 use crate::node::tailscale::{Tailscale, UpOutcome};
 use crate::policy::{Action, Policy, Seen, Settings};
 use crate::report::Report;
-use crate::secret::show;
+use crate::secret::{Secret, show};
 use crate::signals::Wake;
 
 /// How often a healthy node is looked at.
@@ -62,6 +62,8 @@ pub struct Refresher {
     login_server: Option<Url>,
     /// The node's public key at the last look.
     node_key: Option<String>,
+    /// The last key that was spent, which is masked should the node repeat it.
+    spent_key: Option<Secret>,
     /// A reload was asked for in the middle of something.
     reload: bool,
 }
@@ -90,6 +92,7 @@ impl Refresher {
             report,
             login_server: None,
             node_key: None,
+            spent_key: None,
             reload: false,
         }
     }
@@ -172,11 +175,17 @@ impl Refresher {
         match self.look() {
             Ok(status) => {
                 let Verdict { state, reason } = status.verdict();
-                Ok(Verdict { state, reason: show(&reason, &[]) })
+                Ok(Verdict { state, reason: self.shown(&reason) })
             }
             Err(Error::Stopped) => Err(Error::Stopped),
             Err(error) => Ok(Checked::unreadable(&error).verdict),
         }
+    }
+
+    /// A text of the node, fit to be shown.
+    fn shown(&self, text: &str) -> String {
+        let secrets: Vec<&Secret> = self.spent_key.iter().collect();
+        show(text, &secrets)
     }
 
     /// Asks the control server about the node as last seen. "Unsupported" is only said of one that is there.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::dir::Dir;
+use super::process;
 
 /// A node whose state is files in a folder.
 pub struct Node {
@@ -92,6 +93,17 @@ impl Node {
     pub fn hanging(&self) -> Vec<u32> {
         let pids = self.folder.read("pids").unwrap_or_default();
         pids.lines().map(|pid| pid.parse().expect("a pid")).collect()
+    }
+}
+
+/// What a failed test left running ends with its node, and not before: that nothing is left is for the tests to see.
+impl Drop for Node {
+    fn drop(&mut self) {
+        for pid in self.hanging() {
+            for words in ["sleep", "yes"] {
+                process::end(pid, words);
+            }
+        }
     }
 }
 

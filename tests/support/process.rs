@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// One process as /proc/PID/stat has it.
 struct Stat {
     state: char,
@@ -18,6 +20,14 @@ fn stat(pid: u32) -> Option<Stat> {
 /// Whether it runs. A zombie that waits for an idle reaper does not.
 pub fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
+}
+
+/// Ends a process, if it is still the one whose command line holds `words`: its number may have gone to somebody else.
+pub fn end(pid: u32, words: &str) {
+    if file(pid, "cmdline").contains(words) {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a pid");
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// The children of a process, zombies included: those are what a careless parent leaves behind.

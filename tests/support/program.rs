@@ -148,13 +148,6 @@ impl Drop for Program<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        for pid in self.site.node.hanging() {
-            // Only what is still the hanging call: its number may have gone to somebody else.
-            if process::file(pid, "cmdline").contains("sleep") {
-                let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a pid");
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
     }
 }
 
