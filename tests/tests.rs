@@ -9,6 +9,7 @@
     reason = "the rules on spawning, threads and sleeping are the program's; what tests it needs all three"
 )]
 
+mod build_script;
 mod check;
 mod cloudbox;
 mod command_line;
