@@ -23,7 +23,17 @@ fn with_key(key: &str) -> Answer {
     Answer::json(200, format!(r#"{{"overlay_login_server":"","overlay_auth_key":{key},"overlay_pod_cidr":""}}"#))
 }
 
-/// Answers that hold no key, and what the reason must name.
+/// A good key that comes with more than anybody would read.
+fn padded(length: usize) -> Answer {
+    let padding = "x".repeat(length);
+    let login_server = "https://control.example";
+    Answer::json(
+        200,
+        format!(r#"{{"padding":"{padding}","overlay_login_server":"{login_server}","overlay_auth_key":"{KEY}"}}"#),
+    )
+}
+
+/// Answers that hold no key, or none that is to be used, and what the reason must name.
 fn keyless() -> Vec<(&'static str, Answer, &'static str)> {
     let long = format!("\"{}\"", "k".repeat(600));
     vec![
@@ -50,7 +60,8 @@ fn keyless() -> Vec<(&'static str, Answer, &'static str)> {
         ("503 page", Answer::html(503), "503"),
         ("503 with Retry-After", Answer::html(503).with("Retry-After", "30"), "503"),
         ("503 JSON", Answer::json(503, r#"{"error":"overlay disabled"}"#), ""),
-        ("5 MB", Answer::json(200, format!("{{\"padding\":\"{}\"}}", "x".repeat(5_000_000))), ""),
+        ("5 MB", padded(5_000_000), ""),
+        ("over 64 KiB", padded(66_000), ""),
         ("cut off", issue(&format!("{KEY}cut"), "", "").by(Manner::CutOff), ""),
         ("hangs up", Answer::none(Manner::HangUp), ""),
     ]

@@ -1,6 +1,9 @@
 //! One thread, no child and no descriptor too many, however long it runs.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use rustix::process::Signal;
 
@@ -31,15 +34,28 @@ fn a_request_to_the_control_server_takes_no_thread() {
     daemon.stops_on(Signal::TERM);
 }
 
-/// From the first to the last moment of a heal, also while a name is resolved.
+/// A thread that only resolves a name is gone within a millisecond: here somebody watches all the while.
 #[test]
-fn there_is_never_a_second_thread() {
-    let site = Site::new();
+fn a_name_is_resolved_without_a_thread() {
+    let mut site = Site::showing(&document::out_of_touch());
+    site.set("control-url", site.login_server().replace("127.0.0.1", "localhost"));
     let mut daemon = site.daemon();
-    let mut most = 0;
-    daemon.wait_until("the node is healed", |daemon| {
-        most = most.max(threads(daemon.pid()));
-        site.node.ups().len() == 1
+    // Before its first look it may not listen to signals yet.
+    daemon.wait_until("it asked", |_| !site.control.requests().is_empty());
+    let (pid, done) = (daemon.pid(), AtomicBool::new(false));
+    let most = thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                most = most.max(threads(pid));
+            }
+            most
+        });
+        // Ends the watch also where the looks fail.
+        let looks = catch_unwind(AssertUnwindSafe(|| look_and_ask(&mut daemon, &site, 15)));
+        done.store(true, Ordering::Relaxed);
+        looks.unwrap_or_else(|panic| resume_unwind(panic));
+        watch.join().expect("the watch")
     });
     assert_eq!(most, 1);
     daemon.stops_on(Signal::TERM);
