@@ -49,6 +49,19 @@ fn nothing_is_said_while_nothing_changes() {
 }
 
 #[test]
+fn a_heal_that_cannot_begin_is_said_once() {
+    let mut site = quiet(&document::logged_out());
+    site.set("control-url", "http://127.0.0.1:1");
+    let mut daemon = site.daemon();
+    look_on(&mut daemon, &site, 2);
+    let said = daemon.log();
+    look_on(&mut daemon, &site, 4);
+    assert_eq!(daemon.log(), said);
+    assert_eq!(said.matches("does not answer").count(), 1, "{said}");
+    daemon.stops_on(Signal::TERM);
+}
+
+#[test]
 fn a_change_is_one_line_and_so_is_its_end() {
     let mut site = quiet(&document::healthy());
     site.set("stopped", "leave");

@@ -11,6 +11,7 @@
 
 mod build_script;
 mod check;
+mod clock;
 mod cloudbox;
 mod command_line;
 mod configuration;
@@ -19,6 +20,7 @@ mod heal;
 mod leftovers;
 mod library;
 mod log;
+mod report;
 mod secrets;
 mod signals;
 mod support;

@@ -2,34 +2,52 @@
 
 use std::time::{Duration, Instant};
 
+/// The first delay after a failed heal. After one that took it is a quarter of it: a node that loses its
+/// registration again is repaired soon, and ever more slowly if that goes on.
+const FIRST: Duration = Duration::from_secs(15);
+
+/// The longest delay.
+pub(super) const MAX: Duration = Duration::from_mins(15);
+
 /// The delays between heals.
 pub(super) struct Backoff {
     /// Heals since the node was last sound.
     heals: u32,
+    /// The last of them failed.
+    failing: bool,
     not_before: Option<Instant>,
     random: u64,
 }
 
 impl Backoff {
     pub(super) fn new(seed: u64) -> Self {
-        Self { heals: 0, not_before: None, random: seed | 1 }
+        Self { heals: 0, failing: false, not_before: None, random: seed | 1 }
     }
 
-    /// There has been no heal since the node was last sound.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.heals == 0
+    /// The last heal failed, and the node has not been sound since.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing
+    }
+
+    /// Counts a heal that took.
+    pub(super) fn succeeded(&mut self, now: Instant) {
+        self.failing = false;
+        self.count(now, FIRST / 4, MAX);
+    }
+
+    /// Counts a heal that failed; the next one comes after at most `longest`, but not before `at_least`.
+    pub(super) fn failed(&mut self, now: Instant, longest: Duration, at_least: Duration) {
+        self.failing = true;
+        self.count(now, FIRST, longest);
+        self.not_before = self.not_before.max(Some(now + at_least));
     }
 
     /// Counts a heal. The next one comes not before `first`, doubled for each heal before this one, but at
     /// most `longest`; give or take a quarter, so that a fleet does not come at once.
-    pub(super) fn count(&mut self, now: Instant, first: Duration, longest: Duration) {
+    fn count(&mut self, now: Instant, first: Duration, longest: Duration) {
         let delay = first.saturating_mul(1 << self.heals.min(16)).min(longest);
         self.heals += 1;
         self.not_before = Some(now + delay.mul_f64(0.75 + 0.5 * self.fraction()));
-    }
-
-    pub(super) fn at_least(&mut self, now: Instant, delay: Duration) {
-        self.not_before = self.not_before.max(Some(now + delay));
     }
 
     pub(super) fn left(&self, now: Instant) -> Duration {
@@ -38,6 +56,7 @@ impl Backoff {
 
     pub(super) fn forget(&mut self) {
         self.heals = 0;
+        self.failing = false;
         self.not_before = None;
     }
 

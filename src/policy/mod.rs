@@ -28,12 +28,6 @@ const CONTACT_LOOK: Duration = Duration::from_secs(10);
 /// The client's own retry backs off to 30 s.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The first delay after a failed heal.
-const BACKOFF: Duration = Duration::from_secs(15);
-
-/// The longest delay after a failed heal.
-const MAX_BACKOFF: Duration = Duration::from_mins(15);
-
 /// The longest delay where only a human can help.
 const MAX_BACKOFF_HUMAN: Duration = Duration::from_hours(1);
 
@@ -69,6 +63,8 @@ pub struct Policy {
     resumed: bool,
     /// What the node looked like when `up` was denied: no key is minted until that changes.
     denied: Option<Verdict>,
+    /// Heals are under way that do not take: what was told of that is not told again with each attempt.
+    troubled: bool,
     unreadable: u32,
     disabled_since: Option<Instant>,
     contact_wait: Duration,
@@ -92,6 +88,7 @@ impl Policy {
             forgotten: false,
             resumed: false,
             denied: None,
+            troubled: false,
             unreadable: 0,
             disabled_since: None,
             contact_wait,
@@ -179,7 +176,8 @@ impl Policy {
         self.settings.membership_interval.is_some_and(|every| self.asked.is_none_or(|asked| now >= asked + every))
     }
 
-    fn healthy(&self, now: Instant) -> Decision {
+    fn healthy(&mut self, now: Instant) -> Decision {
+        self.troubled = false;
         let until_question = self
             .settings
             .membership_interval
@@ -247,12 +245,12 @@ impl Policy {
         if !left.is_zero() {
             return Decision::silent(Action::Wait(left.min(interval)));
         }
-        let second_key = self.backoff.is_fresh();
-        self.tell(Action::Heal { second_key }, topic, plan)
+        let action = Action::Heal { second_key: !self.backoff.is_failing() };
+        if self.troubled { Decision::silent(action) } else { self.tell(action, topic, plan) }
     }
 
     fn after_heal(&mut self, now: Instant) -> Decision {
-        self.backoff.count(now, BACKOFF / 4, MAX_BACKOFF);
+        self.backoff.succeeded(now);
         self.disabled_since = None;
         self.forgotten = false;
         self.asked = Some(now);
@@ -263,6 +261,7 @@ impl Policy {
     }
 
     fn after_failed_heal(&mut self, now: Instant, error: &Error) -> Decision {
+        self.troubled = true;
         match error {
             Error::ControlAway(_) => {
                 self.out_since = None;
@@ -280,17 +279,16 @@ impl Policy {
             self.disabled_since = None;
         }
         let (longest, asked_for) = match error {
-            Error::Throttled { retry_after } => (MAX_BACKOFF, *retry_after),
+            Error::Throttled { retry_after } => (backoff::MAX, *retry_after),
             Error::OverlayDisabled { retry_after, .. } => (MAX_BACKOFF_HUMAN, *retry_after),
             Error::Refused { .. } => (MAX_BACKOFF_HUMAN, None),
             Error::Denied(_) => {
                 self.denied = Some(self.look.clone());
                 (MAX_BACKOFF_HUMAN, None)
             }
-            _ => (MAX_BACKOFF, None),
+            _ => (backoff::MAX, None),
         };
-        self.backoff.count(now, BACKOFF, longest);
-        self.backoff.at_least(now, asked_for.unwrap_or_default());
+        self.backoff.failed(now, longest, asked_for.unwrap_or_default());
         let left = self.backoff.left(now);
         let what = match error {
             // One 503 is what any proxy says during a deploy.

@@ -318,7 +318,7 @@ fn what_was_denied_is_not_tried_again_until_something_changes() {
         assert_eq!(course.look(State::CannotTell), Action::Wait(INTERVAL), "which is no change of the node");
     }
     course.look(State::Healthy);
-    assert_eq!(course.look(State::Unregistered), HEAL_ONE_KEY);
+    assert_eq!(course.look(State::Unregistered), HEAL_ONE_KEY, "the last heal failed");
     // The same where only the control server's word is against the node.
     let mut course = Course::default();
     for _ in 0..2 {
@@ -344,6 +344,12 @@ fn a_flapping_node_is_healed_ever_more_slowly_and_a_sound_one_at_once() {
     }
     assert!(delays[0].is_zero() && delays[1] < secs(5), "{delays:?}");
     assert!(delays[11] > secs(600), "{delays:?}");
+    assert!(course.until_heal(State::Unregistered) > Duration::ZERO);
+    assert_eq!(
+        course.look(State::Unregistered),
+        HEAL,
+        "where the last heal took, a refused key may be followed by another"
+    );
     for _ in 0..11 {
         course.look(State::Healthy);
         course.pass(INTERVAL);
@@ -366,4 +372,36 @@ fn a_fleet_does_not_come_at_once() {
         .collect();
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(*most > *least + secs(2), "{delays:?}");
+}
+
+#[test]
+fn what_goes_on_failing_is_told_once() {
+    let errors: [fn() -> Error; 4] = [
+        || Error::ControlAway("connection refused".into()),
+        || Error::ClockNotSet,
+        || Error::Refused { status: 401 },
+        unavailable,
+    ];
+    for state in [State::Unregistered, OUT, State::Healthy] {
+        for error in errors {
+            let mut course = Course::new(Settings {
+                interval: INTERVAL,
+                membership_interval: Some(INTERVAL),
+                resume_stopped: true,
+            });
+            for _ in 0..20 {
+                let mut action = course.look(state);
+                while action == Action::Ask {
+                    action = course.hear(Membership::Forgotten);
+                }
+                if let Action::Heal { .. } = action {
+                    action = course.fail(error());
+                }
+                let Action::Wait(wait) = action else { panic!("unexpected {action:?}") };
+                course.pass(wait);
+            }
+            course.topics.dedup();
+            assert_eq!(course.topics.len(), 2, "{state:?}, {}: {:?}", error(), course.topics);
+        }
+    }
 }

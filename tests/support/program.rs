@@ -37,7 +37,7 @@ impl<'s> Program<'s> {
             Some(device) => File::options().write(true).open(device).expect("a device for stderr"),
             None => File::create(&stderr).expect("a file for stderr"),
         };
-        let child = Command::new(env!("CARGO_BIN_EXE_overlaykey"))
+        let child = Command::new(site.program())
             .args(arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")

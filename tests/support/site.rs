@@ -37,6 +37,7 @@ pub struct Site {
     options: BTreeMap<String, String>,
     environment: BTreeMap<String, String>,
     log_device: Option<&'static str>,
+    program: String,
 }
 
 impl Site {
@@ -65,6 +66,7 @@ impl Site {
             options: BTreeMap::new(),
             environment: BTreeMap::new(),
             log_device: None,
+            program: env!("CARGO_BIN_EXE_overlaykey").to_owned(),
         };
         let cloudbox_url = format!("https://localhost:{}", site.cloudbox.port());
         site.set("cloudbox-url", cloudbox_url);
@@ -109,6 +111,16 @@ impl Site {
     /// What stderr is to be, if not a file.
     pub fn log_device(&self) -> Option<&'static str> {
         self.log_device
+    }
+
+    /// Runs another build of the program.
+    pub fn use_program(&mut self, path: &str) {
+        path.clone_into(&mut self.program);
+    }
+
+    /// The program that is run.
+    pub fn program(&self) -> &str {
+        &self.program
     }
 
     /// Moves all options into a configuration file with further lines, and gives only --config; returns the file's path.
