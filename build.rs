@@ -10,10 +10,11 @@ fn main() {
     for name in ["SOURCE_DATE_EPOCH", "OVERLAYKEY_REV"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
-    // HEAD itself changes at a checkout, the reflog at each commit. A path that is missing would
-    // make every build run this again.
-    for path in [".git/HEAD", ".git/logs/HEAD"] {
-        if std::path::Path::new(path).exists() {
+    // HEAD itself changes at a checkout, its log at each commit; in a worktree they are elsewhere. A path that
+    // is missing would make every build run this again.
+    for name in ["HEAD", "logs/HEAD"] {
+        if let Some(path) = git(&["rev-parse", "--git-path", name]).filter(|path| std::path::Path::new(path).exists())
+        {
             println!("cargo:rerun-if-changed={path}");
         }
     }
@@ -22,9 +23,10 @@ fn main() {
     let rev = env("OVERLAYKEY_REV")
         .or_else(|| git(&["rev-parse", "--short=12", "HEAD"]))
         .unwrap_or_else(|| "unknown".into());
+    let seconds = |text: String| text.parse::<u64>().ok();
     let built = env("SOURCE_DATE_EPOCH")
-        .or_else(|| git(&["log", "-1", "--format=%ct"]))
-        .and_then(|text| text.parse::<u64>().ok())
+        .and_then(seconds)
+        .or_else(|| git(&["log", "-1", "--format=%ct"]).and_then(seconds))
         .unwrap_or_else(now);
     let target = env("TARGET").unwrap_or_else(|| "unknown".into());
     let version = env("CARGO_PKG_VERSION").unwrap_or_default();

@@ -68,8 +68,6 @@ pub struct CommandLine {
     pub config: Option<PathBuf>,
     /// The settings, as written.
     pub settings: Vec<Setting>,
-    /// How often `-v` was given.
-    pub verbose: u8,
 }
 
 /// Splits the command line (without the program's name) into its parts.
@@ -80,13 +78,16 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
     let mut parser = lexopt::Parser::from_args(args);
     let mut command = None;
     let mut json = false;
-    let mut line = CommandLine { command: Command::Help, config: None, settings: Vec::new(), verbose: 0 };
+    let mut verbose = 0_u32;
+    let mut line = CommandLine { command: Command::Help, config: None, settings: Vec::new() };
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
-            Long("version") => command = command.or(Some(Command::Version)),
-            Long("help") | Short('h') => command = command.or(Some(Command::Help)),
+            // Whoever asks for help does not want a key to be spent, wherever the word stands.
+            Long("version") => return Ok(CommandLine { command: Command::Version, ..line }),
+            Long("help") | Short('h') => return Ok(CommandLine { command: Command::Help, ..line }),
             Long("json") => json = true,
-            Short('v') => line.verbose = line.verbose.saturating_add(1),
+            Short('v') => verbose += 1,
+            Long("config") if line.config.is_some() => return Err("--config is given twice".into()),
             Long("config") => line.config = Some(parser.value().map_err(|error| error.to_string())?.into()),
             Long(name) => {
                 let flag = format!("--{name}");
@@ -106,12 +107,20 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
                     Some("heal") => Command::Heal,
                     _ => return Err(format!("unknown command {}; allowed are run, check, heal", word.display())),
                 };
-                if command.is_some_and(|command| !matches!(command, Command::Version | Command::Help)) {
+                if command.replace(named).is_some() {
                     return Err(format!("one command is enough: {}", word.display()));
                 }
-                command = command.or(Some(named));
             }
         }
+    }
+    let log_level = match verbose {
+        0 => None,
+        1 => Some("debug"),
+        _ => Some("trace"),
+    };
+    if let Some(level) = log_level {
+        line.settings.retain(|setting| setting.key != "LOG_LEVEL");
+        line.settings.push(Setting { key: "LOG_LEVEL", value: level.into(), origin: Origin::Flag });
     }
     line.command = match command {
         None => return Err("no command; allowed are run, check, heal (see overlaykey --help)".into()),
@@ -141,11 +150,15 @@ mod tests {
             let got = words(line).unwrap();
             assert_eq!(got.command, Command::Run);
             assert_eq!((got.settings[0].key, got.settings[0].value.as_str()), ("INTERVAL", "5"));
-            assert_eq!((got.config, got.verbose), (Some("f".into()), 2));
+            assert_eq!((got.settings[1].key, got.settings[1].value.as_str()), ("LOG_LEVEL", "trace"));
+            assert_eq!(got.config, Some("f".into()));
         }
         assert_eq!(words("--json check").unwrap().command, Command::Check { json: true });
         assert_eq!(words("--version").unwrap().command, Command::Version);
-        assert_eq!(words("run --help").unwrap().command, Command::Run);
+        for line in ["--help", "-h", "heal --help", "--help heal", "run -h --no-such"] {
+            assert_eq!(words(line).unwrap().command, Command::Help, "{line}");
+        }
+        assert_eq!(words("heal --version").unwrap().command, Command::Version);
     }
 
     #[test]
@@ -159,6 +172,7 @@ mod tests {
             ("run --json", "--json"),
             ("run --interval", "interval"),
             ("run --interval 5 --interval 6", "--interval is given twice"),
+            ("run --config a --config b", "--config is given twice"),
         ] {
             let error = words(line).unwrap_err();
             assert!(error.contains(words_in_error), "{line}: {error}");

@@ -61,7 +61,8 @@ impl fmt::Display for Error {
         match self {
             Self::Invalid(what) | Self::CannotTell(what) => f.write_str(what),
             Self::ClockNotSet => f.write_str("the clock is not set"),
-            Self::OverlayDisabled { .. } => f.write_str("overlay not enabled on cloudbox (503)"),
+            Self::OverlayDisabled { from_cloudbox: true, .. } => f.write_str("overlay not enabled on cloudbox (503)"),
+            Self::OverlayDisabled { .. } => f.write_str("cloudbox is away, or has no overlay (503)"),
             Self::Throttled { .. } => f.write_str("throttled by cloudbox (429)"),
             Self::Refused { status: 404 } => {
                 f.write_str("cloudbox does not know this address (404): check CLOUDBOX_URL and AGENT_NAME")

@@ -35,4 +35,5 @@ pub mod signals;
 
 pub use cloudbox::{Client, Credentials};
 pub use error::Error;
-pub use refresher::{DEFAULT_INTERVAL, Refresher};
+pub use policy::DEFAULT_INTERVAL;
+pub use refresher::Refresher;

@@ -15,8 +15,7 @@ use overlaykey::node::status::State;
 use overlaykey::node::tailscale::Tailscale;
 use overlaykey::policy::Settings;
 use overlaykey::refresher::{Ended, Options};
-use overlaykey::report::{self, Report};
-use overlaykey::secret::show;
+use overlaykey::report::Report;
 use overlaykey::signals::{Signals, Wake};
 use overlaykey::{Client, Refresher, logger};
 
@@ -36,6 +35,8 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(why) => return usage(&why),
     };
+    let (log, level) = Config::log_before(&environment, &line.settings);
+    logger::configure(log, level);
     match line.command {
         Command::Help => out(cli::HELP),
         Command::Version => out(concat!(env!("OVERLAYKEY_VERSION"), "\n")),
@@ -58,14 +59,17 @@ fn usage(why: &str) -> ExitCode {
 /// One command that needs the parts for a moment; a signal may end it with the code `interrupted`.
 fn once(line: &CommandLine, interrupted: u8, command: impl FnOnce(&mut Refresher, &Config) -> ExitCode) -> ExitCode {
     let parts = Signals::install(interrupted.into()).map_err(|error| error.to_string()).and_then(|signals| {
+        let signals = Rc::new(signals);
         let config = load(line).map_err(|error| error.text)?;
-        logger::configure(config.log, config.log_level);
-        Ok((build(&config, &Rc::new(signals), None)?, config))
+        let http = http(&config, &signals).map_err(|error| error.text)?;
+        Ok((config, http, signals))
     });
-    match parts {
-        Ok((mut refresher, config)) => command(&mut refresher, &config),
-        Err(why) => usage(&why),
-    }
+    let (config, http, signals) = match parts {
+        Ok(parts) => parts,
+        Err(why) => return usage(&why),
+    };
+    logger::configure(config.log, config.log_level);
+    command(&mut build(&config, http, &signals, report(&signals)), &config)
 }
 
 fn check(refresher: &mut Refresher, config: &Config, json: bool) -> ExitCode {
@@ -76,12 +80,7 @@ fn check(refresher: &mut Refresher, config: &Config, json: bool) -> ExitCode {
             return ExitCode::from(CANNOT_TELL);
         }
     };
-    let reason = show(&checked.verdict.reason, &[]);
-    if json {
-        out(&format!("{}\n", report::check_line(&checked, &reason)));
-    } else {
-        out(&format!("{}: {reason}\n", report::word(checked.verdict.state)));
-    }
+    out(&format!("{}\n", if json { checked.json() } else { checked.text() }));
     match checked.verdict.state {
         State::Healthy => ExitCode::SUCCESS,
         State::CannotTell => ExitCode::from(CANNOT_TELL),
@@ -108,22 +107,18 @@ fn run(line: &CommandLine) -> ExitCode {
     let mut running: Option<Refresher> = None;
     let mut told = String::new();
     loop {
-        let loaded = load(line).and_then(|config| {
-            let report = Report::new(
-                Some(config.run_dir.clone()),
-                config.on_change.clone(),
-                Box::new(SystemExec::new(Rc::clone(&signals))),
-            );
-            let refresher = build(&config, &signals, Some(report))
-                .map_err(|text| ConfigError { text, on_command_line: false })?;
-            logger::configure(config.log, config.log_level);
-            Ok(refresher)
-        });
-        match loaded {
-            Ok(refresher) => {
+        match load(line).and_then(|config| Ok((http(&config, &signals)?, config))) {
+            Ok((http, config)) => {
+                logger::configure(config.log, config.log_level);
+                let report = if let Some(before) = running.take() {
+                    log::info!("the configuration was read again");
+                    before.into_report()
+                } else {
+                    log::info!("{} runs", env!("OVERLAYKEY_VERSION"));
+                    report(&signals)
+                };
+                running = Some(build(&config, http, &signals, report));
                 told.clear();
-                running = Some(refresher);
-                log::info!("{} runs", env!("OVERLAYKEY_VERSION"));
             }
             Err(ConfigError { text, on_command_line: true }) => return usage(&text),
             Err(ConfigError { text, .. }) if running.is_some() => {
@@ -151,21 +146,34 @@ fn run(line: &CommandLine) -> ExitCode {
 }
 
 fn load(line: &CommandLine) -> Result<Config, ConfigError> {
-    // What is not UTF-8 fails its check, which names it.
-    Config::load(line, |name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
+    Config::load(line.config.as_deref(), &environment, &line.settings)
 }
 
-/// The real parts, as configured. Fails where CA_FILE is of no use.
-fn build(config: &Config, signals: &Rc<Signals>, report: Option<Report>) -> Result<Refresher, String> {
+/// What is not UTF-8 fails its check, which names it.
+fn environment(name: &str) -> Option<String> {
+    Some(std::env::var_os(name)?.to_string_lossy().into_owned())
+}
+
+fn http(config: &Config, signals: &Rc<Signals>) -> Result<Http, ConfigError> {
+    Http::new(config.ca_file.as_deref(), Some(Rc::clone(signals)))
+        .map_err(|why| ConfigError { text: format!("CA_FILE: {why}"), on_command_line: false })
+}
+
+/// Tells nobody anything yet but the log.
+fn report(signals: &Rc<Signals>) -> Report {
+    Report::new(Box::new(SystemExec::new(Rc::clone(signals))))
+}
+
+/// The real parts, as configured.
+fn build(config: &Config, http: Http, signals: &Rc<Signals>, mut report: Report) -> Refresher {
     warn_of_open_token(config);
-    let http =
-        Http::new(config.ca_file.as_deref(), Some(Rc::clone(signals))).map_err(|why| format!("CA_FILE: {why}"))?;
-    let exec = || Box::new(SystemExec::new(Rc::clone(signals)));
-    let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec());
+    report.configure(config.run_dir.clone(), config.on_change.clone());
+    let exec = Box::new(SystemExec::new(Rc::clone(signals)));
+    let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec);
     let token = Token::File(config.token_file.clone());
     let keys = Client::new(config.cloudbox_url.as_str(), token, &config.agent_name, http.clone());
     let waiter = Rc::clone(signals);
-    Ok(Refresher::new(
+    Refresher::new(
         node,
         Box::new(keys),
         Box::new(http),
@@ -180,8 +188,8 @@ fn build(config: &Config, signals: &Rc<Signals>, report: Option<Report>) -> Resu
             membership_interval: config.membership_interval,
             resume_stopped: config.resume_stopped,
         },
-        report.unwrap_or_else(|| Report::new(None, Vec::new(), exec())),
-    ))
+        report,
+    )
 }
 
 fn warn_of_open_token(config: &Config) {

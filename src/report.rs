@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use miniserde::{Serialize, json};
 
-use crate::control::Membership;
+use crate::error::Error;
 use crate::net::clock;
-use crate::node::exec::{Exec, Invocation};
+use crate::node::exec::{End, Exec, Invocation, Output};
 use crate::node::status::State;
 use crate::policy::News;
-use crate::refresher::Checked;
 
 /// How often what is still wrong is said again, at most.
 const REMINDER: Duration = Duration::from_hours(1);
@@ -32,15 +31,6 @@ struct StatusFile<'a> {
     keys: u32,
 }
 
-#[derive(Serialize)]
-struct CheckLine<'a> {
-    verdict: &'a str,
-    reason: &'a str,
-    control: &'a str,
-    backend_state: &'a str,
-    node: &'a str,
-}
-
 /// The word for a state, in the log, in files and in `check --json`.
 #[must_use]
 pub fn word(state: State) -> &'static str {
@@ -53,24 +43,6 @@ pub fn word(state: State) -> &'static str {
         State::Stuck => "stuck",
         State::CannotTell => "cannot-tell",
     }
-}
-
-/// The line that `check --json` prints.
-#[must_use]
-pub fn check_line(checked: &Checked, reason: &str) -> String {
-    json::to_string(&CheckLine {
-        verdict: word(checked.verdict.state),
-        reason,
-        control: match checked.membership {
-            Membership::Known => "known",
-            Membership::Forgotten => "forgotten",
-            Membership::NoAnswer(_) => "no-answer",
-            Membership::Unsupported => "unsupported",
-            Membership::NotAsked => "not-asked",
-        },
-        backend_state: &checked.backend_state,
-        node: &checked.node,
-    })
 }
 
 /// Tells others what changes.
@@ -89,10 +61,17 @@ struct Told {
 }
 
 impl Report {
-    /// Keeps `status.json` in `run_dir`, if there is one, and runs `hook`, if it has words, by `exec`.
+    /// Tells the log only. Hooks are run by `exec`.
     #[must_use]
-    pub fn new(run_dir: Option<PathBuf>, hook: Vec<String>, exec: Box<dyn Exec>) -> Self {
-        Self { run_dir, hook, exec, told: None, keys: 0 }
+    pub fn new(exec: Box<dyn Exec>) -> Self {
+        Self { run_dir: None, hook: Vec::new(), exec, told: None, keys: 0 }
+    }
+
+    /// Keeps `status.json` in `run_dir` from now on, and runs `hook` if it has words. What was told before,
+    /// and how many keys were spent, is not forgotten.
+    pub fn configure(&mut self, run_dir: PathBuf, hook: Vec<String>) {
+        self.run_dir = Some(run_dir);
+        self.hook = hook;
     }
 
     /// A key was spent.
@@ -111,8 +90,10 @@ impl Report {
             return;
         };
         let (state, text) = (word(news.state), &news.text);
+        let next =
+            news.next_attempt.map_or_else(String::new, |time| format!(", next attempt in {} s", time.as_secs()));
         if is_wrong(&news) {
-            log::warn!("{state}: {text}");
+            log::warn!("{state}: {text}{next}");
         } else {
             log::info!("{state}: {text}");
         }
@@ -148,7 +129,8 @@ impl Report {
         let env = [("OVERLAYKEY_VERDICT", state), ("OVERLAYKEY_REASON", reason)];
         let invocation = Invocation { argv: &self.hook, stdin: None, env: &env, limit: HOOK_LIMIT, keep: 0 };
         match self.exec.run(&invocation) {
-            Ok(output) => log::debug!("the ON_CHANGE hook: {:?}", output.end),
+            Ok(Output { end: End::Exited(0), .. }) | Err(Error::Stopped) => {}
+            Ok(output) => log::warn!("the ON_CHANGE hook {}", output.end),
             Err(error) => log::warn!("the ON_CHANGE hook: {error}"),
         }
     }

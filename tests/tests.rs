@@ -16,6 +16,7 @@ mod cloudbox;
 mod command_line;
 mod configuration;
 mod control;
+mod demo;
 mod heal;
 mod leftovers;
 mod library;

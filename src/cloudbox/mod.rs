@@ -71,12 +71,12 @@ impl Client {
         let token = self.token.read()?;
         let answer = self
             .http
-            .post(&url.join(authkey::PATH), Some(&token), &authkey::question(&self.agent_name), LIMIT)
+            .post(&url, authkey::PATH, Some(&token), &authkey::question(&self.agent_name), LIMIT)
             .map_err(|none| match none {
-                NoAnswer::ClockNotSet => Error::ClockNotSet,
-                NoAnswer::Stopped => Error::Stopped,
-                NoAnswer::Failed(why) => Error::Unavailable(show(&why, &[&token])),
-            })?;
+            NoAnswer::ClockNotSet => Error::ClockNotSet,
+            NoAnswer::Stopped => Error::Stopped,
+            NoAnswer::Failed(why) => Error::Unavailable(show(&why, &[&token])),
+        })?;
         judge(&answer)
     }
 }

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-use self::values::{choice, cloudbox_url, log_level, time, up_flags, yes_or_no};
-use crate::cli::CommandLine;
+use self::values::{choice, cloudbox_url, log_level, time, up_flags, words, yes_or_no};
 use crate::file::read_text;
 use crate::net::url::Url;
 use crate::node::routes;
-use crate::refresher::DEFAULT_INTERVAL;
+use crate::policy::DEFAULT_INTERVAL;
 
 /// Where the configuration is unless `--config` says otherwise.
 const DEFAULT_FILE: &str = "/etc/overlaykey/overlaykey.conf";
@@ -163,47 +162,54 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads, merges and validates everything.
+    /// Reads the file (`None`: the default one, which need not be there), merges it with the environment and
+    /// the `flags`, and validates everything.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn load(line: &CommandLine, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+    pub fn load(file: Option<&Path>, environment: &Environment, flags: &[Setting]) -> Result<Self, ConfigError> {
         // A wrong command line is said whatever else may be wrong: no waiting can change it.
-        let mut flags = Merged::default();
-        flags.add(line.settings.iter().cloned());
-        if let Err(error @ ConfigError { on_command_line: true, .. }) = flags.validate(line.verbose) {
+        if let Err(error @ ConfigError { on_command_line: true, .. }) = Merged::of(&[flags]).validate() {
             return Err(error);
         }
-        let file = match &line.config {
-            Some(path) => {
-                read_text(path, MAX_FILE).map_err(|error| ConfigError::new(format!("{}: {error}", path.display())))?
-            }
+        let path = file.unwrap_or(Path::new(DEFAULT_FILE));
+        let text = match read_text(path, MAX_FILE) {
             // With everything in flags or the environment there need not be one.
-            None => match read_text(Path::new(DEFAULT_FILE), MAX_FILE) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-                file => file.map_err(|error| ConfigError::new(format!("{DEFAULT_FILE}: {error}")))?,
-            },
+            Err(error) if file.is_none() && error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.map_err(|error| ConfigError::new(format!("{}: {error}", path.display())))?,
         };
-        let path = line.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-        let mut merged = Merged::default();
-        merged.add(file::parse(path, &file).map_err(ConfigError::new)?);
-        merged.add(KEYS.into_iter().filter_map(|key| {
-            let value = variable(&Origin::variable(key))?;
-            Some(Setting { key, value, origin: Origin::Environment })
-        }));
-        merged.add(line.settings.iter().cloned());
-        merged.validate(line.verbose)
+        let written = file::parse(path, &text).map_err(ConfigError::new)?;
+        Merged::of(&[&written, &from_environment(environment), flags]).validate()
+    }
+
+    /// Where the log goes and how much, as far as that is known without the file: what is wrong with the
+    /// file must be said there too.
+    #[must_use]
+    pub fn log_before(environment: &Environment, flags: &[Setting]) -> (LogTarget, LevelFilter) {
+        let merged = Merged::of(&[&from_environment(environment), flags]);
+        (merged.log().unwrap_or(LogTarget::Stderr), merged.log_level().unwrap_or(LevelFilter::Info))
     }
 }
 
+/// Gives the value of a variable.
+pub type Environment = dyn Fn(&str) -> Option<String>;
+
+fn from_environment(environment: &Environment) -> Vec<Setting> {
+    KEYS.into_iter()
+        .filter_map(|key| {
+            let value = environment(&Origin::variable(key))?;
+            Some(Setting { key, value, origin: Origin::Environment })
+        })
+        .collect()
+}
+
 /// The settings that hold, by key.
-#[derive(Default)]
 struct Merged(BTreeMap<&'static str, Setting>);
 
 impl Merged {
-    /// Adds settings that outweigh those before.
-    fn add(&mut self, settings: impl IntoIterator<Item = Setting>) {
-        self.0.extend(settings.into_iter().map(|setting| (setting.key, setting)));
+    /// Merges layers of settings, each of which outweighs those before.
+    fn of(layers: &[&[Setting]]) -> Self {
+        Self(layers.iter().copied().flatten().map(|setting| (setting.key, setting.clone())).collect())
     }
 
     /// The value of `key`, if it is set to anything.
@@ -222,17 +228,16 @@ impl Merged {
         self.text(key).unwrap_or(default).into()
     }
 
-    fn words(&self, key: &str, default: &str) -> Vec<String> {
-        self.text(key).unwrap_or(default).split_whitespace().map(Into::into).collect()
+    fn words(&self, key: &str, default: &str) -> Result<Vec<String>, ConfigError> {
+        Ok(self.value(key, words)?.unwrap_or_else(|| default.split_whitespace().map(Into::into).collect()))
     }
 
-    fn validate(&self, verbose: u8) -> Result<Config, ConfigError> {
+    fn validate(&self) -> Result<Config, ConfigError> {
         let membership_interval = self.value("MEMBERSHIP_INTERVAL", |text| match text {
-            "0" => Ok(None),
-            text => time(text).map(Some),
+            "0" | "0s" => Ok(None),
+            text => time(text).map(Some).map_err(|why| format!("{why}; 0 for never")),
         })?;
         let ca_file = self.value("CA_FILE", |text| Ok(PathBuf::from(text)))?;
-        let log_level = self.value("LOG_LEVEL", log_level)?.unwrap_or(LevelFilter::Info);
         Ok(Config {
             token_file: self.path("TOKEN_FILE", "/etc/overlaykey/token"),
             control_url: self.value("CONTROL_URL", Url::parse)?,
@@ -240,7 +245,7 @@ impl Merged {
             ignore_credential_pod_cidr: self.value("IGNORE_CREDENTIAL_POD_CIDR", yes_or_no)?.unwrap_or(false),
             interval: self.value("INTERVAL", time)?.unwrap_or(DEFAULT_INTERVAL),
             membership_interval: membership_interval.unwrap_or(Some(DEFAULT_MEMBERSHIP_INTERVAL)),
-            tailscale: self.words("TAILSCALE", "tailscale"),
+            tailscale: self.words("TAILSCALE", "tailscale")?,
             up_flags: self.value("UP_FLAGS", up_flags)?.unwrap_or_default(),
             accept_routes: self.value("ACCEPT_ROUTES", yes_or_no)?.unwrap_or(true),
             resume_stopped: self
@@ -248,21 +253,24 @@ impl Merged {
                 .unwrap_or(true),
             ca_file,
             run_dir: self.path("RUN_DIR", "/run/overlaykey"),
-            on_change: self.words("ON_CHANGE", ""),
-            log: self
-                .value("LOG", |text| choice(text, &[("stderr", LogTarget::Stderr), ("syslog", LogTarget::Syslog)]))?
-                .unwrap_or(LogTarget::Stderr),
-            log_level: match verbose {
-                0 => log_level,
-                1 => log_level.max(LevelFilter::Debug),
-                _ => LevelFilter::Trace,
-            },
+            on_change: self.words("ON_CHANGE", "")?,
+            log: self.log()?,
+            log_level: self.log_level()?,
             // What may be missing comes last, so that what is wrong is said first.
             cloudbox_url: self.value("CLOUDBOX_URL", cloudbox_url)?.ok_or_else(|| {
                 ConfigError::new("CLOUDBOX_URL is not set; keys come from there: https://cloudbox.example".into())
             })?,
             agent_name: self.agent_name()?,
         })
+    }
+
+    fn log(&self) -> Result<LogTarget, ConfigError> {
+        let target = |text: &str| choice(text, &[("stderr", LogTarget::Stderr), ("syslog", LogTarget::Syslog)]);
+        Ok(self.value("LOG", target)?.unwrap_or(LogTarget::Stderr))
+    }
+
+    fn log_level(&self) -> Result<LevelFilter, ConfigError> {
+        Ok(self.value("LOG_LEVEL", log_level)?.unwrap_or(LevelFilter::Info))
     }
 
     fn agent_name(&self) -> Result<String, ConfigError> {

@@ -11,10 +11,12 @@ const MAX_TIME: Duration = Duration::from_hours(24);
 
 /// Flags of `tailscale up` that UP_FLAGS may not hold: the program sets them itself, or they would put a
 /// secret where everybody can read it.
-const FORBIDDEN_UP_FLAGS: [&str; 9] = [
+const FORBIDDEN_UP_FLAGS: [&str; 11] = [
     "auth-key",
     "authkey",
     "client-secret",
+    "id-token",
+    "reset",
     "login-server",
     "advertise-routes",
     "accept-routes",
@@ -73,8 +75,16 @@ pub(super) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, St
     })
 }
 
+/// Words with blanks between. There is no shell that would take quotes off.
+pub(super) fn words(text: &str) -> Result<Vec<String>, String> {
+    if text.contains(['"', '\'', '\\']) {
+        return Err("quotes and backslashes inside the value are not understood; words end at blanks".into());
+    }
+    Ok(text.split_whitespace().map(Into::into).collect())
+}
+
 pub(super) fn up_flags(text: &str) -> Result<Vec<String>, String> {
-    let flags: Vec<String> = text.split_whitespace().map(Into::into).collect();
+    let flags = words(text)?;
     for flag in &flags {
         let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default();
         if !flag.starts_with('-') || name.is_empty() {

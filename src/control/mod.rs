@@ -25,9 +25,9 @@ pub enum Membership {
     Forgotten,
     /// It could not be reached, or a gateway answered in its place.
     NoAnswer(String),
-    /// It answers, but not this question.
+    /// It answers, but not this question; or there is no node key to ask about.
     Unsupported,
-    /// It was not asked: its address is unknown, or there is no node key to ask about.
+    /// It was not asked: its address is unknown or out of reach from here.
     NotAsked,
 }
 
@@ -49,7 +49,7 @@ pub trait ControlServer {
 
 impl ControlServer for Http {
     fn knows(&self, server: &Url, node_key: &str) -> Result<Membership, Error> {
-        match self.post(&server.join("/verify"), None, &verify::question(node_key), LIMIT) {
+        match self.post(server, "/verify", None, &verify::question(node_key), LIMIT) {
             Ok(Answer { status, body, .. }) => Ok(verify::answer(status, body.expose())),
             Err(NoAnswer::Failed(why)) => Ok(Membership::NoAnswer(show(&why, &[]))),
             Err(NoAnswer::ClockNotSet) => Err(Error::ClockNotSet),
@@ -58,7 +58,7 @@ impl ControlServer for Http {
     }
 
     fn answers(&self, server: &Url) -> Result<(), Error> {
-        match self.get(&server.join(KEY_PATH), LIMIT) {
+        match self.get(server, KEY_PATH, LIMIT) {
             // These three are a gateway's word that the server behind it is away.
             Ok(Answer { status: status @ 502..=504, .. }) => Err(Error::ControlAway(format!("status {status}"))),
             Ok(_) => Ok(()),

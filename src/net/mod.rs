@@ -6,7 +6,6 @@ mod resolver;
 mod tls;
 pub mod url;
 
-use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use ureq::config::Config;
 use ureq::http::{HeaderMap, Response};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
+use self::url::Url;
 use crate::secret::Secret;
 use crate::signals::Signals;
 
@@ -32,16 +32,6 @@ pub enum NoAnswer {
     Stopped,
     /// The server could not be reached, or what came is no HTTP answer of a reasonable size.
     Failed(String),
-}
-
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClockNotSet => f.write_str("the clock is not set"),
-            Self::Stopped => f.write_str("stopped"),
-            Self::Failed(why) => f.write_str(why),
-        }
-    }
 }
 
 /// What a server said.
@@ -81,14 +71,21 @@ impl Http {
         Ok(Self { agent: Agent::with_parts(config, connector, resolver::SystemResolver), signals })
     }
 
-    /// Posts `body`, which is JSON, with the bearer `token` if there is one. The whole of it takes at most
+    /// Posts `body`, which is JSON, to `path` under `server`, with the bearer `token` if there is one. The whole of it takes at most
     /// `limit`.
     ///
     /// # Errors
     /// See [`NoAnswer`].
-    pub fn post(&self, url: &str, token: Option<&Secret>, body: &str, limit: Duration) -> Result<Answer, NoAnswer> {
-        self.request(url, || {
-            let mut request = self.agent.post(url).header("Content-Type", "application/json");
+    pub fn post(
+        &self,
+        server: &Url,
+        path: &str,
+        token: Option<&Secret>,
+        body: &str,
+        limit: Duration,
+    ) -> Result<Answer, NoAnswer> {
+        self.request(server, || {
+            let mut request = self.agent.post(server.join(path)).header("Content-Type", "application/json");
             if let Some(token) = token {
                 request = request.header("Authorization", format!("Bearer {}", token.expose()));
             }
@@ -96,20 +93,20 @@ impl Http {
         })
     }
 
-    /// Gets `url`. The whole of it takes at most `limit`.
+    /// Gets `path` under `server`. The whole of it takes at most `limit`.
     ///
     /// # Errors
     /// See [`NoAnswer`].
-    pub fn get(&self, url: &str, limit: Duration) -> Result<Answer, NoAnswer> {
-        self.request(url, || self.agent.get(url).config().timeout_global(Some(limit)).build().call())
+    pub fn get(&self, server: &Url, path: &str, limit: Duration) -> Result<Answer, NoAnswer> {
+        self.request(server, || self.agent.get(server.join(path)).config().timeout_global(Some(limit)).build().call())
     }
 
     fn request(
         &self,
-        url: &str,
+        server: &Url,
         send: impl FnOnce() -> Result<Response<Body>, ureq::Error>,
     ) -> Result<Answer, NoAnswer> {
-        if url.starts_with("https:") && !clock::is_set() {
+        if server.is_https() && !clock::is_set() {
             return Err(NoAnswer::ClockNotSet);
         }
         let whole = || send().and_then(read);

@@ -1,5 +1,6 @@
 //! The only spawner: runs a command with a deadline and bounded output, and leaves nothing behind.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -45,6 +46,16 @@ pub enum End {
     Killed(i32),
     /// By us, for its time was up.
     TimedOut,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "failed with exit code {code}"),
+            Self::Killed(signal) => write!(f, "was killed by signal {signal}"),
+            Self::TimedOut => f.write_str("took too long and was killed"),
+        }
+    }
 }
 
 /// What came of a command.

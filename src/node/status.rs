@@ -65,6 +65,15 @@ pub struct Verdict {
     pub reason: String,
 }
 
+impl Verdict {
+    /// What a node is that says it is well, or merely out of touch, while the control server does not know it.
+    #[must_use]
+    pub fn forgotten() -> Self {
+        let state = State::OutOfTouch { for_long: false };
+        Self { state, reason: "the control server has forgotten this node".into() }
+    }
+}
+
 /// The two vocabularies for "no contact": since 1.70, at the earliest 8 min 10 s after the loss, and before, after 10 s.
 const COORDINATION: [&str; 2] = ["unable to connect to the tailscale coordination server", "not in map poll"];
 

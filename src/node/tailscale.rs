@@ -1,4 +1,5 @@
-//! The `tailscale` command line: `status`, `up`, `debug prefs`. Flags are there since tailscale 1.26.
+//! The `tailscale` command line: `status`, `up`, `debug prefs`. It has all these flags since tailscale 1.26;
+//! what the documents mean holds since 1.34.
 
 use std::time::Duration;
 
@@ -174,12 +175,7 @@ fn words(output: &Output, secrets: &[&Secret]) -> String {
 }
 
 fn failed(end: End, said: &str) -> String {
-    let end = match end {
-        End::Exited(code) => format!("failed with exit code {code}"),
-        End::Killed(signal) => format!("was killed by signal {signal}"),
-        End::TimedOut => "took too long and was killed".into(),
-    };
-    if said.is_empty() { end } else { format!("{end}: {said}") }
+    if said.is_empty() { end.to_string() } else { format!("{end}: {said}") }
 }
 
 /// From how `up` ended and what it said to what it means. `shown` is what may be passed on of it.

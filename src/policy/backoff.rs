@@ -16,12 +16,14 @@ pub(super) struct Backoff {
     /// The last of them failed.
     failing: bool,
     not_before: Option<Instant>,
+    /// The next heal need not wait for that if somebody wants it now.
+    may_hurry: bool,
     random: u64,
 }
 
 impl Backoff {
     pub(super) fn new(seed: u64) -> Self {
-        Self { heals: 0, failing: false, not_before: None, random: seed | 1 }
+        Self { heals: 0, failing: false, not_before: None, may_hurry: false, random: seed | 1 }
     }
 
     /// The last heal failed, and the node has not been sound since.
@@ -32,12 +34,14 @@ impl Backoff {
     /// Counts a heal that took.
     pub(super) fn succeeded(&mut self, now: Instant) {
         self.failing = false;
+        self.may_hurry = false;
         self.count(now, FIRST / 4, MAX);
     }
 
     /// Counts a heal that failed; the next one comes after at most `longest`, but not before `at_least`.
-    pub(super) fn failed(&mut self, now: Instant, longest: Duration, at_least: Duration) {
+    pub(super) fn failed(&mut self, now: Instant, longest: Duration, at_least: Duration, may_hurry: bool) {
         self.failing = true;
+        self.may_hurry = may_hurry;
         self.count(now, FIRST, longest);
         self.not_before = self.not_before.max(Some(now + at_least));
     }
@@ -52,6 +56,13 @@ impl Backoff {
 
     pub(super) fn left(&self, now: Instant) -> Duration {
         self.not_before.map_or(Duration::ZERO, |then| then.saturating_duration_since(now))
+    }
+
+    /// Somebody wants the next heal now.
+    pub(super) fn hurry(&mut self) {
+        if self.may_hurry {
+            self.not_before = None;
+        }
     }
 
     pub(super) fn forget(&mut self) {

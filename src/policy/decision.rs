@@ -6,6 +6,11 @@ use crate::control::Membership;
 use crate::error::Error;
 use crate::node::status::{State, Verdict};
 
+/// How often a healthy node is looked at.
+///
+/// What is repaired is rare, but it leaves the node unusable until it is; and a look is one cheap command.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
+
 /// What the policy depends on.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -53,6 +58,8 @@ pub struct News {
     pub topic: String,
     /// What is, and what is done about it.
     pub text: String,
+    /// When a heal that failed is tried again.
+    pub next_attempt: Option<Duration>,
 }
 
 /// What is to be done, and what is to be told.

@@ -6,7 +6,7 @@ mod decision;
 use std::time::{Duration, Instant};
 
 use self::backoff::Backoff;
-pub use self::decision::{Action, Decision, News, Seen, Settings};
+pub use self::decision::{Action, DEFAULT_INTERVAL, Decision, News, Seen, Settings};
 use crate::control::Membership;
 use crate::error::Error;
 use crate::node::status::{State, Verdict};
@@ -149,14 +149,11 @@ impl Policy {
             return;
         }
         self.unreadable = 0;
-        let since = |known: Option<Instant>, holds: bool| holds.then(|| known.unwrap_or(now));
-        self.healthy_since = since(self.healthy_since, state == State::Healthy);
-        self.starting_since = since(self.starting_since, state == State::Starting);
-        if passed(self.healthy_since, now, SOUND) {
-            self.backoff.forget();
-        }
+        self.starting_since = (state == State::Starting).then(|| self.starting_since.unwrap_or(now));
         if state == State::Healthy {
             self.contact_wait = CONTACT_LOOK.min(self.settings.interval);
+        } else {
+            self.healthy_since = None;
         }
         if !matches!(state, State::OutOfTouch { .. } | State::Starting) {
             self.out_since = None;
@@ -176,8 +173,13 @@ impl Policy {
         self.settings.membership_interval.is_some_and(|every| self.asked.is_none_or(|asked| now >= asked + every))
     }
 
+    /// The node is healthy, and the control server has not said otherwise.
     fn healthy(&mut self, now: Instant) -> Decision {
         self.troubled = false;
+        let since = *self.healthy_since.get_or_insert(now);
+        if now >= since + SOUND {
+            self.backoff.forget();
+        }
         let until_question = self
             .settings
             .membership_interval
@@ -191,11 +193,9 @@ impl Policy {
         self.asked = Some(now);
         let healthy = self.verdict.state == State::Healthy;
         if membership == Membership::Forgotten {
+            self.healthy_since = None;
             if self.forgotten {
-                self.verdict = Verdict {
-                    state: State::OutOfTouch { for_long: false },
-                    reason: "the control server has forgotten this node".into(),
-                };
+                self.verdict = Verdict::forgotten();
                 return self.heal(now, "forgotten", "registering it again");
             }
             self.forgotten = true;
@@ -242,10 +242,14 @@ impl Policy {
             return Decision::silent(Action::Wait(interval));
         }
         let left = self.backoff.left(now);
-        if !left.is_zero() {
-            return Decision::silent(Action::Wait(left.min(interval)));
-        }
-        let action = Action::Heal { second_key: !self.backoff.is_failing() };
+        let (action, plan) = if left.is_zero() {
+            (Action::Heal { second_key: !self.backoff.is_failing() }, plan)
+        } else {
+            (
+                Action::Wait(left.min(interval)),
+                "it was registered a short while ago, waiting before that is done again",
+            )
+        };
         if self.troubled { Decision::silent(action) } else { self.tell(action, topic, plan) }
     }
 
@@ -254,9 +258,10 @@ impl Policy {
         self.disabled_since = None;
         self.forgotten = false;
         self.asked = Some(now);
-        self.verdict = Verdict { state: State::Healthy, reason: "registered again".into() };
-        let verdict = self.verdict.clone();
+        let verdict = Verdict { state: State::Healthy, reason: "registered again".into() };
         self.remember(now, &verdict);
+        self.verdict = verdict;
+        self.healthy_since = None;
         self.healthy(now)
     }
 
@@ -288,23 +293,27 @@ impl Policy {
             }
             _ => (backoff::MAX, None),
         };
-        self.backoff.failed(now, longest, asked_for.unwrap_or_default());
+        // Nothing was spent on these, and what was in the way may be gone at any time.
+        let may_hurry = matches!(error, Error::Invalid(_) | Error::Unavailable(_));
+        self.backoff.failed(now, longest, asked_for.unwrap_or_default(), may_hurry);
         let left = self.backoff.left(now);
         let what = match error {
-            // One 503 is what any proxy says during a deploy.
-            Error::OverlayDisabled { from_cloudbox: false, .. }
-                if !passed(self.disabled_since, now, DISABLED_AFTER) =>
-            {
-                "cloudbox is away (503)".into()
+            // One 503 is what any proxy says during a deploy; after a while it means what it says.
+            Error::OverlayDisabled { retry_after, .. } if passed(self.disabled_since, now, DISABLED_AFTER) => {
+                Error::OverlayDisabled { from_cloudbox: true, retry_after: *retry_after }.to_string()
             }
             other => other.to_string(),
         };
-        let plan = if self.denied.is_some() {
-            format!("{what}, waiting until something changes")
-        } else {
-            format!("{what}, next attempt in {} s", left.as_secs())
-        };
-        self.tell(Action::Wait(left.min(self.settings.interval)), &what, &plan)
+        let mut decision = self.tell(Action::Wait(left.min(self.settings.interval)), &what, &what);
+        if let (Some(news), None) = (&mut decision.news, &self.denied) {
+            news.next_attempt = Some(left);
+        }
+        decision
+    }
+
+    /// Somebody wants a look now: what was waited for may be there.
+    pub fn hurry(&mut self) {
+        self.backoff.hurry();
     }
 
     fn tell(&self, action: Action, topic: &str, plan: &str) -> Decision {
@@ -314,7 +323,7 @@ impl Policy {
     fn news(&self, topic: &str, plan: &str) -> News {
         let reason = &self.verdict.reason;
         let text = if plan.is_empty() { reason.clone() } else { format!("{reason}: {plan}") };
-        News { state: self.verdict.state, topic: topic.into(), text }
+        News { state: self.verdict.state, topic: topic.into(), text, next_attempt: None }
     }
 }
 

@@ -1,9 +1,13 @@
 //! One look, for somebody who asks.
 
+use miniserde::{Serialize, json};
+
 use super::Refresher;
 use crate::control::Membership;
 use crate::error::Error;
 use crate::node::status::{State, Verdict};
+use crate::report;
+use crate::secret::show;
 
 /// What a check found.
 #[derive(Debug)]
@@ -18,7 +22,48 @@ pub struct Checked {
     pub node: String,
 }
 
+/// The line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    verdict: &'a str,
+    reason: &'a str,
+    control: &'a str,
+    backend_state: &'a str,
+    node: &'a str,
+}
+
 impl Checked {
+    /// As one line of JSON.
+    #[must_use]
+    pub fn json(&self) -> String {
+        json::to_string(&Line {
+            verdict: report::word(self.verdict.state),
+            reason: &show(&self.verdict.reason, &[]),
+            control: match self.membership {
+                Membership::Known => "known",
+                Membership::Forgotten => "forgotten",
+                Membership::NoAnswer(_) => "no-answer",
+                Membership::Unsupported => "unsupported",
+                Membership::NotAsked => "not-asked",
+            },
+            backend_state: &self.backend_state,
+            node: &self.node,
+        })
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let control = match &self.membership {
+            Membership::Known => "; the control server knows it".into(),
+            Membership::NoAnswer(why) => format!("; the control server does not answer: {why}"),
+            Membership::Unsupported => "; the control server cannot be asked about it".into(),
+            // The reason says the first; the second says nothing.
+            Membership::Forgotten | Membership::NotAsked => String::new(),
+        };
+        format!("{}: {}{control}", report::word(self.verdict.state), show(&self.verdict.reason, &[]))
+    }
+
     pub(super) fn unreadable(error: &Error) -> Self {
         Self {
             verdict: Verdict { state: State::CannotTell, reason: error.to_string() },
@@ -36,33 +81,27 @@ impl Refresher {
     /// # Errors
     /// [`Error::Stopped`] only.
     pub fn check(&mut self, ask_about_healthy: bool) -> Result<Checked, Error> {
-        let status = match self.node.look() {
+        let status = match self.look() {
             Ok(status) => status,
             Err(Error::Stopped) => return Err(Error::Stopped),
             Err(error) => return Ok(Checked::unreadable(&error)),
         };
         let mut verdict = status.verdict();
-        let mut membership = Membership::NotAsked;
         let worth_a_question = match verdict.state {
             State::Healthy => ask_about_healthy,
             State::OutOfTouch { .. } => true,
             _ => false,
         };
-        if worth_a_question
-            && let Some(key) = status.node_key()
-            && let Some(server) = self.control_server()?
-        {
-            membership = match self.control.knows(&server, key) {
+        let mut membership = Membership::NotAsked;
+        if worth_a_question && status.node_key().is_some() {
+            membership = match self.ask() {
                 Err(Error::Stopped) => return Err(Error::Stopped),
                 Err(error) => Membership::NoAnswer(error.to_string()),
                 Ok(membership) => membership,
             };
         }
         if membership == Membership::Forgotten {
-            verdict = Verdict {
-                state: State::OutOfTouch { for_long: false },
-                reason: "the control server has forgotten this node".into(),
-            };
+            verdict = Verdict::forgotten();
         }
         Ok(Checked {
             verdict,

@@ -1,6 +1,6 @@
 //! The repair: make sure that a key would not be wasted, mint one, spend it, make sure that it worked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Refresher;
 use crate::cloudbox::Credentials;
@@ -34,6 +34,7 @@ pub(super) enum Settled {
 impl Refresher {
     /// Heals with at most `keys` keys: each after the first only because the one before was refused.
     pub(super) fn heal_with_keys(&mut self, keys: u32) -> Result<(), Error> {
+        self.spent_keys.clear();
         self.control_server_answers()?;
         let mut refusal = String::new();
         for _ in 0..keys {
@@ -62,33 +63,33 @@ impl Refresher {
         let registration = self.registration(&credentials)?;
         log::debug!("registering at {}", registration.login_server);
         let outcome = self.node.up(&registration, &credentials.auth_key)?;
-        self.spent_key = Some(credentials.auth_key);
+        self.spent_keys.push(credentials.auth_key);
         let (limit, said) = match outcome {
             UpOutcome::Done => (SETTLE, String::new()),
             UpOutcome::KeyRefused(why) => return Ok(Some(why)),
             UpOutcome::Denied(why) => return Err(Error::Denied(why)),
             UpOutcome::OtherLoginServer(why) | UpOutcome::Failed(why) => (SETTLE_AFTER_FAILURE, why),
         };
-        match self.settle(limit)? {
-            Settled::Healthy => {}
+        let reason = match self.settle(limit)? {
+            Settled::Healthy if self.is_known()? => return Ok(None),
+            Settled::Healthy => "the control server does not know this node".into(),
             Settled::KeyRefused(why) => return Ok(Some(why)),
-            Settled::Not(reason) if said.is_empty() => return Err(Error::NotRegistered(reason)),
-            Settled::Not(_) => return Err(Error::NotRegistered(said)),
-        }
-        self.confirm()?;
-        Ok(None)
+            Settled::Not(reason) => reason,
+        };
+        // What `up` complained of says more than how the node looks after it.
+        Err(Error::NotRegistered(if said.is_empty() { reason } else { said }))
     }
 
     /// What the node is to be told, from what cloudbox says and what is configured.
     fn registration(&mut self, credentials: &Credentials) -> Result<Registration, Error> {
         let invalid = |why: String| Error::Unavailable(format!("the credentials are of no use: {why}"));
-        if !credentials.login_server.is_empty() {
+        if self.options.control_url.is_none() && !credentials.login_server.is_empty() {
             let url = Url::parse(&credentials.login_server);
             self.login_server = Some(url.map_err(|why| invalid(format!("login server: {why}")))?);
         }
-        let named = self.options.control_url.clone().or_else(|| self.login_server.clone());
+        let named = self.options.control_url.as_ref().or(self.login_server.as_ref());
         let login_server = match named {
-            Some(url) => url,
+            Some(url) => url.clone(),
             // The one the node has been with. Without any, `up --reset` would turn it to Tailscale's own.
             None => self
                 .control_server()?
@@ -107,12 +108,14 @@ impl Refresher {
 
     /// Looks until the node is healthy, every second at first and then less often.
     pub(super) fn settle(&mut self, limit: Duration) -> Result<Settled, Error> {
+        let begun = Instant::now();
         let mut waited = Duration::ZERO;
         let mut delay = Duration::from_secs(1);
         let mut refused_since = None;
         loop {
             self.pause(delay)?;
-            waited += delay;
+            // A look takes its time as well, up to 15 s.
+            waited = begun.elapsed().max(waited + delay);
             delay = (delay * 3 / 2).min(Duration::from_secs(10));
             let reason = match self.look() {
                 Ok(status) => {
@@ -140,14 +143,14 @@ impl Refresher {
         }
     }
 
-    /// Asks the control server whether it knows the node that says it is healthy again.
-    fn confirm(&mut self) -> Result<(), Error> {
-        for _ in 0..2 {
-            match self.ask()? {
-                Membership::Forgotten => self.pause(REGISTRATION_SHOWS)?,
-                _ => return Ok(()),
-            }
+    /// Whether the control server knows the node that says it is healthy again; asked once more if not, for
+    /// the look before may have shown the node's former key. No answer is not held against the node.
+    fn is_known(&mut self) -> Result<bool, Error> {
+        if self.ask()? != Membership::Forgotten {
+            return Ok(true);
         }
-        Err(Error::NotRegistered("the control server does not know this node".into()))
+        self.pause(REGISTRATION_SHOWS)?;
+        self.look_for_verdict()?;
+        Ok(self.ask()? != Membership::Forgotten)
     }
 }

@@ -17,11 +17,6 @@ use crate::report::Report;
 use crate::secret::{Secret, show};
 use crate::signals::Wake;
 
-/// How often a healthy node is looked at.
-///
-/// What is repaired is rare, but it leaves the node unusable until it is; and a look is one cheap command.
-pub const DEFAULT_INTERVAL: Duration = Duration::from_mins(1);
-
 /// For how long a node is looked at after `up` without a key until it is healthy.
 const SETTLE_AFTER_RESUME: Duration = Duration::from_secs(20);
 
@@ -62,8 +57,8 @@ pub struct Refresher {
     login_server: Option<Url>,
     /// The node's public key at the last look.
     node_key: Option<String>,
-    /// The last key that was spent, which is masked should the node repeat it.
-    spent_key: Option<Secret>,
+    /// The keys of the last heal, which are masked should the node repeat them.
+    spent_keys: Vec<Secret>,
     /// A reload was asked for in the middle of something.
     reload: bool,
 }
@@ -92,7 +87,7 @@ impl Refresher {
             report,
             login_server: None,
             node_key: None,
-            spent_key: None,
+            spent_keys: Vec::new(),
             reload: false,
         }
     }
@@ -175,6 +170,7 @@ impl Refresher {
         match self.look() {
             Ok(status) => {
                 let Verdict { state, reason } = status.verdict();
+                log::trace!("looked: {state:?}");
                 Ok(Verdict { state, reason: self.shown(&reason) })
             }
             Err(Error::Stopped) => Err(Error::Stopped),
@@ -184,7 +180,7 @@ impl Refresher {
 
     /// A text of the node, fit to be shown.
     fn shown(&self, text: &str) -> String {
-        let secrets: Vec<&Secret> = self.spent_key.iter().collect();
+        let secrets: Vec<&Secret> = self.spent_keys.iter().collect();
         show(text, &secrets)
     }
 
@@ -228,7 +224,11 @@ impl Refresher {
     fn wait_then_reload(&mut self, time: Duration) -> Result<(), Interrupted> {
         let wake = if std::mem::take(&mut self.reload) { Wake::Reload } else { (self.wait)(time) };
         match wake {
-            Wake::Elapsed | Wake::Look => Ok(()),
+            Wake::Elapsed => Ok(()),
+            Wake::Look => {
+                self.policy.hurry();
+                Ok(())
+            }
             Wake::Reload => Err(Interrupted(Ended::Reload)),
             Wake::Stop => Err(Interrupted(Ended::Stop)),
         }
@@ -236,12 +236,21 @@ impl Refresher {
 
     /// A wait in the middle of something, which only the end of the program cuts short.
     fn pause(&mut self, time: Duration) -> Result<(), Error> {
-        match (self.wait)(time) {
-            Wake::Stop => return Err(Error::Stopped),
-            Wake::Reload => self.reload = true,
-            Wake::Elapsed | Wake::Look => {}
+        let end = Instant::now() + time;
+        loop {
+            match (self.wait)(end.saturating_duration_since(Instant::now())) {
+                Wake::Elapsed => return Ok(()),
+                Wake::Look => {}
+                Wake::Reload => self.reload = true,
+                Wake::Stop => return Err(Error::Stopped),
+            }
         }
-        Ok(())
+    }
+
+    /// Gives back what others were told so far.
+    #[must_use]
+    pub fn into_report(self) -> Report {
+        self.report
     }
 }
 

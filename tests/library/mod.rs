@@ -154,7 +154,7 @@ fn refresher(world: &Shared, options: Options, settings: Settings) -> Refresher 
         Box::new(wait),
         options,
         settings,
-        Report::new(None, Vec::new(), fake()),
+        Report::new(fake()),
     )
 }
 

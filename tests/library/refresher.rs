@@ -68,7 +68,7 @@ fn a_loopback_address_inside_a_container_is_not_held_against_it() {
             Box::new(|_| Wake::Elapsed),
             options(),
             settings(),
-            Report::new(None, Vec::new(), fake()),
+            Report::new(fake()),
         )
         .heal()
     };

@@ -155,7 +155,7 @@ fn run_heals_again_with_a_fresh_key_until_the_control_listener_is_back() {
         }),
         Options { control_url: Some(Url::parse(url).unwrap()), ..Options::default() },
         settings(),
-        Report::new(None, Vec::new(), fake()),
+        Report::new(fake()),
     );
     assert_eq!(refresher.run(), Ended::Stop);
     let world = world.borrow();

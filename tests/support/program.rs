@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -61,6 +61,11 @@ impl<'s> Program<'s> {
     /// What it said on stderr so far.
     pub fn log(&self) -> String {
         read(&self.stderr)
+    }
+
+    /// The file that it says it to.
+    pub fn log_file(&self) -> &Path {
+        &self.stderr
     }
 
     /// Whether it still runs.
