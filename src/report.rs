@@ -80,8 +80,7 @@ impl Report {
     }
 
     /// Tells `news` if it is any, or reminds of what is still wrong.
-    pub fn tell(&mut self, news: Option<News>) {
-        let now = Instant::now();
+    pub fn tell(&mut self, now: Instant, news: Option<News>) {
         let Some(news) = news.filter(|news| self.is_new(news)) else {
             if let Some(told) = self.told.as_mut().filter(|told| is_wrong(&told.news) && now >= told.at + REMINDER) {
                 told.at = now;

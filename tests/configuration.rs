@@ -400,3 +400,18 @@ fn hup_refuses_a_bad_configuration_and_keeps_the_old_one() {
     assert_eq!(agent_name(&site), "router-1");
     daemon.stops_on(Signal::TERM);
 }
+
+/// Without any signal: whoever provisions a device late has nothing to tell it with.
+#[test]
+#[ignore = "waits a minute for the file to be read again"]
+fn a_configuration_that_comes_late_is_found() {
+    let mut site = Site::new();
+    let path = site.configure("");
+    let hidden = format!("{path}.later");
+    std::fs::rename(&path, &hidden).expect("hide the file");
+    let mut daemon = site.daemon();
+    daemon.wait_until("it says what is missing", |daemon| daemon.log().contains("overlaykey.conf"));
+    std::fs::rename(&hidden, &path).expect("show the file");
+    daemon.wait_within(Duration::from_secs(90), "the node is healed", |_| !site.node.keys().is_empty());
+    daemon.stops_on(Signal::TERM);
+}

@@ -5,10 +5,11 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::answer::{Answer, Manner};
+use crate::support::authority::Certificate;
 use crate::support::cases::each;
 use crate::support::document;
 use crate::support::program::Program;
-use crate::support::server::Request;
+use crate::support::server::{Request, Server};
 use crate::support::site::{KEY, Site, control_that_says};
 
 const FORGOTTEN: &str = r#"{"Allow":false}"#;
@@ -244,4 +245,47 @@ fn the_question_holds_no_secret() {
         assert_eq!(request.header("authorization"), None, "{}", site.story());
         assert!(!request.body.contains(crate::support::site::TOKEN), "{}", site.story());
     }
+}
+
+/// Over TLS the control server's word counts only if it is its own.
+#[test]
+fn a_control_server_is_believed_only_with_a_good_certificate() {
+    for (certificate, code, control, why) in [
+        (Certificate::Good, 1, "\"control\":\"forgotten\"", "forgotten"),
+        (Certificate::UnknownAuthority, 0, "\"control\":\"no-answer\"", "unknown authority"),
+        (Certificate::Expired, 0, "\"control\":\"no-answer\"", "expired"),
+        (Certificate::NotYetValid, 0, "\"control\":\"no-answer\"", "not valid yet"),
+        (Certificate::WrongName, 0, "\"control\":\"no-answer\"", "another name"),
+    ] {
+        let mut site = Site::showing(&document::healthy());
+        site.control = Server::https(certificate, control_that_says(FORGOTTEN));
+        site.set("control-url", format!("https://localhost:{}", site.control.port()));
+        site.set("membership-interval", "10m");
+        let ended = site.run(&["check", "--json"]);
+        assert!(ended.stdout.contains(control), "{ended}");
+        assert_eq!(ended.code, Some(code), "{ended}");
+        assert!(site.run(&["check"]).stdout.contains(why), "{why}: {ended}");
+    }
+}
+
+/// 10 s, where cloudbox has 30.
+#[test]
+fn a_control_server_that_says_nothing_is_not_waited_for_long() {
+    let mut site = Site::showing(&document::out_of_touch());
+    let silent = Server::mute();
+    site.set("control-url", format!("http://127.0.0.1:{}", silent.port()));
+    let ended = site.run(&["check", "--json"]);
+    assert!(ended.stdout.contains("\"control\":\"no-answer\""), "{ended}");
+    assert!(ended.took > Duration::from_secs(8) && ended.took < Duration::from_secs(25), "{:?}\n{ended}", ended.took);
+}
+
+/// Nothing but the configuration says where the token and the questions go.
+#[test]
+fn a_proxy_in_the_environment_is_not_used() {
+    let mut site = Site::new();
+    for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        site.export(name, "http://127.0.0.1:1");
+    }
+    let ended = site.run(&["heal"]);
+    assert_eq!(ended.code, Some(0), "{ended}");
 }

@@ -57,6 +57,7 @@ fn a_forgotten_device_comes_back() {
         }
     });
 
+    show.tells("All on loopback, with stand-ins for tailscale, its control server and cloudbox.\n\n");
     show.catch_up();
     let mut daemon = site.daemon();
     show.follow(daemon.log_file().to_owned());
@@ -97,10 +98,8 @@ fn a_forgotten_device_comes_back() {
         assert!(!site.node.environments().concat().contains(secret), "{secret} in an environment\n{ended}");
         assert!(!ended.said().contains(secret) && !show.text().contains(secret), "{secret} in the log\n{ended}");
     }
-    show.sums_up(&format!(
-        "Repaired {:.1} s after the reset, with 1 key; the key was in no command line.",
-        took.as_secs_f64()
-    ));
+    let took = took.as_secs_f64();
+    show.tells(&format!("\nRepaired {took:.1} s after the reset, with 1 key; the key was in no command line.\n"));
 }
 
 /// One who speaks.
@@ -177,10 +176,6 @@ impl Show {
         self.shown.lock().unwrap().text.clone()
     }
 
-    fn sums_up(&self, text: &str) {
-        self.print(&format!("\n{text}\n"));
-    }
-
     fn show_new(&self, shown: &mut Shown) {
         let log = self.log.get().map(|path| read(path.clone())).unwrap_or_default();
         let whole = log.rfind('\n').map_or(0, |end| end + 1);
@@ -214,11 +209,11 @@ impl Show {
         if self.coloured {
             line = line.replacen(name, &format!("\x1b[{colour}m{name}\x1b[0m"), 1);
         }
-        self.print(&line);
+        self.tells(&line);
     }
 
-    /// A viewer who went away is no reason to fail.
-    fn print(&self, text: &str) {
+    /// Tells the viewer. One who went away is no reason to fail.
+    fn tells(&self, text: &str) {
         if self.live {
             let _ = io::stderr().write_all(text.as_bytes());
         }

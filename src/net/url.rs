@@ -122,6 +122,12 @@ mod tests {
     }
 
     #[test]
+    fn the_scheme_may_be_written_in_capitals() {
+        assert!(Url::parse("HTTPS://host").unwrap().is_https());
+        assert!(!Url::parse("HTTP://host").unwrap().is_https());
+    }
+
+    #[test]
     fn paths_join_without_a_double_slash() {
         assert_eq!(Url::parse("https://h/b//").unwrap().join("/verify"), "https://h/b/verify");
         assert_eq!(Url::parse("https://h").unwrap().join("/verify"), "https://h/verify");

@@ -119,9 +119,10 @@ impl Refresher {
                 Ok(seen) => seen,
                 Err(Interrupted(ended)) => return ended,
             };
-            let decision = self.policy.next(Instant::now(), seen);
+            let now = Instant::now();
+            let decision = self.policy.next(now, seen);
             log::debug!("next: {:?}", decision.action);
-            self.report.tell(decision.news);
+            self.report.tell(now, decision.news);
             action = decision.action;
         }
     }

@@ -1,7 +1,9 @@
 //! The library through its public face, with every outside part scripted.
 
+mod config;
 mod policy;
 mod refresher;
+mod report;
 mod seed;
 mod status;
 
@@ -62,6 +64,8 @@ struct World {
     fetches: usize,
     questions: usize,
     waits: Vec<Duration>,
+    /// How long each command may take, by its words.
+    limits: Vec<(String, Duration)>,
     /// After so many waits comes TERM.
     patience: usize,
 }
@@ -81,6 +85,7 @@ struct Fake(Shared);
 impl Exec for Fake {
     fn run(&mut self, invocation: &Invocation) -> Result<Output, Error> {
         let mut world = self.0.borrow_mut();
+        world.limits.push((invocation.argv[1..].join(" "), invocation.limit));
         let said = match invocation.argv[1].as_str() {
             "status" => {
                 world.looks += 1;

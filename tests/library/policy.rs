@@ -405,3 +405,94 @@ fn what_goes_on_failing_is_told_once() {
         }
     }
 }
+
+#[test]
+fn a_node_that_is_forgotten_behind_a_live_connection_is_healed_ever_more_slowly_too() {
+    let settings = Settings { interval: INTERVAL, membership_interval: Some(INTERVAL), resume_stopped: true };
+    // An hour of health, and then cloudbox asks for an hour of peace.
+    let mut course = Course::new(settings.clone());
+    for _ in 0..60 {
+        assert_eq!(course.look(State::Healthy), Action::Ask);
+        course.hear(Membership::Known);
+        course.pass(INTERVAL);
+    }
+    let mut heals = 0;
+    for _ in 0..55 {
+        let mut action = course.look(State::Healthy);
+        while action == Action::Ask {
+            action = course.hear(Membership::Forgotten);
+        }
+        if let Action::Heal { .. } = action {
+            heals += 1;
+            course.fail(Error::Throttled { retry_after: Some(Duration::from_hours(1)) });
+        }
+        course.pass(INTERVAL);
+    }
+    assert_eq!(heals, 1);
+    // Healed each time, and forgotten again each time.
+    let mut course = Course::new(settings);
+    let (begun, mut heals) = (course.now, 0);
+    while course.now < begun + Duration::from_hours(1) {
+        let mut action = course.look(State::Healthy);
+        while action == Action::Ask {
+            action = course.hear(Membership::Forgotten);
+        }
+        if let Action::Heal { .. } = action {
+            heals += 1;
+            action = course.see(Seen::Heal(Ok(())));
+        }
+        let Action::Wait(wait) = action else { panic!("unexpected {action:?}") };
+        course.pass(wait);
+    }
+    assert!(heals < 15, "{heals} keys in an hour");
+}
+
+#[test]
+fn a_node_that_waits_for_its_turn_is_told_of() {
+    let mut course = Course::default();
+    for _ in 0..4 {
+        course.until_heal(State::Unregistered);
+        course.see(Seen::Heal(Ok(())));
+    }
+    assert!(matches!(course.look(State::Unregistered), Action::Wait(_)));
+    assert_eq!(course.topics.last().map(String::as_str), Some("unregistered"));
+}
+
+#[test]
+fn somebody_who_wants_a_look_now_need_not_wait_for_what_cost_nothing() {
+    let mut course = Course::default();
+    course.look(State::Unregistered);
+    course.fail(unavailable());
+    assert!(matches!(course.look(State::Unregistered), Action::Wait(_)));
+    course.policy.hurry();
+    assert_eq!(course.look(State::Unregistered), HEAL_ONE_KEY);
+    for error in
+        [Error::NotRegistered("x".into()), Error::Throttled { retry_after: None }, Error::Refused { status: 401 }]
+    {
+        course.fail(error);
+        course.policy.hurry();
+        assert!(matches!(course.look(State::Unregistered), Action::Wait(_)));
+        course.until_heal(State::Unregistered);
+    }
+}
+
+#[test]
+fn a_503_can_ask_for_more_time() {
+    let mut course = Course::default();
+    course.look(State::Unregistered);
+    course.fail(Error::OverlayDisabled { from_cloudbox: false, retry_after: Some(secs(600)) });
+    assert!(course.until_heal(State::Unregistered) >= secs(600));
+}
+
+#[test]
+fn patience_starts_anew_after_a_look_that_showed_nothing() {
+    let mut course = Course::default();
+    for _ in 0..3 {
+        course.look(OUT);
+        course.hear(Membership::Unsupported);
+        course.pass(secs(25));
+    }
+    course.look(State::CannotTell);
+    course.look(OUT);
+    assert!(matches!(course.hear(Membership::Unsupported), Action::Wait(_)));
+}

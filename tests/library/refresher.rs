@@ -188,6 +188,99 @@ fn a_stopped_node_comes_up_without_a_flag_and_without_a_key() {
 }
 
 #[test]
+fn a_new_key_of_the_node_is_asked_about_before_it_is_called_unknown() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().membership = [Membership::Forgotten, Membership::Known].into();
+    heal(&world).unwrap();
+    assert_eq!(world.borrow().looks, 2, "one more look before the second question");
+}
+
+#[test]
+fn what_up_said_outweighs_how_the_node_looks() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(HEALTHY)].into();
+    world.borrow_mut().up = [fails(1, "requested tags are invalid")].into();
+    world.borrow_mut().membership = [Membership::Forgotten].into();
+    assert!(heal(&world).unwrap_err().to_string().contains("requested tags are invalid"));
+}
+
+#[test]
+fn a_node_that_waits_for_approval_is_not_waited_for() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(r#"{"BackendState":"NeedsMachineAuth"}"#)].into();
+    assert!(heal(&world).unwrap_err().to_string().contains("approval"));
+    assert_eq!(world.borrow().looks, 1);
+}
+
+#[test]
+fn with_a_control_url_cloudbox_need_not_know_the_login_server() {
+    for named in ["", "headscale:8080", "https://other.example"] {
+        let world = world(50);
+        world.borrow_mut().status = [prints(HEALTHY)].into();
+        world.borrow_mut().fetch = [Ok(Credentials { login_server: named.into(), ..credentials("key1", "") })].into();
+        let options =
+            Options { control_url: Some(Url::parse("https://hs.example/x/").unwrap()), ..Options::default() };
+        refresher(&world, options, settings()).heal().unwrap();
+        assert_eq!(flag(&world.borrow().ups[0], "--login-server"), Some("https://hs.example/x/"), "{named}");
+    }
+}
+
+#[test]
+fn every_command_has_its_limit() {
+    let world = world(20);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(r#"{"BackendState":"Stopped"}"#), prints(LOGGED_OUT), prints(LOGGED_OUT)].into();
+        world.up = [prints(""), prints("")].into();
+    }
+    refresher(&world, Options::default(), settings()).run();
+    let limits = world.borrow().limits.clone();
+    let of = |words: &str| {
+        let found = limits.iter().find(|(command, _)| command.starts_with(words)).map(|(_, limit)| limit.as_secs());
+        found.unwrap_or_else(|| panic!("no {words} in {limits:?}"))
+    };
+    assert_eq!(of("status --json --peers=false"), 15);
+    assert_eq!(of("debug prefs"), 15);
+    assert_eq!(of("up --login-server"), 120);
+    assert_eq!(limits.iter().find(|(command, _)| command == "up").map(|(_, limit)| limit.as_secs()), Some(30));
+}
+
+/// A refresher whose waits end as `wakes` says, and then by themselves.
+fn woken(world: &Shared, wakes: Vec<Wake>) -> Refresher {
+    let fake = || Box::new(Fake(Rc::clone(world)));
+    let mut wakes = wakes.into_iter();
+    Refresher::new(
+        Tailscale::new(vec!["tailscale".into()], true, Vec::new(), fake()),
+        fake(),
+        fake(),
+        Box::new(move |_| wakes.next().unwrap_or(Wake::Elapsed)),
+        Options::default(),
+        settings(),
+        Report::new(fake()),
+    )
+}
+
+#[test]
+fn a_signal_in_the_middle_of_a_heal_shortens_no_wait_and_is_not_lost() {
+    let world = world(0);
+    world.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    woken(&world, vec![Wake::Look; 40]).heal().unwrap_err();
+    let looks = world.borrow().looks;
+    let quiet = super::world(0);
+    quiet.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    woken(&quiet, Vec::new()).heal().unwrap_err();
+    assert_eq!(looks, quiet.borrow().looks);
+
+    world.borrow_mut().after_up = Some(prints(HEALTHY));
+    let mut refresher = woken(&world, vec![Wake::Elapsed, Wake::Reload]);
+    assert_eq!(refresher.run(), overlaykey::refresher::Ended::Reload);
+    assert_eq!(world.borrow().status[0].stdout, HEALTHY, "the heal came to its end first");
+    let mut refresher = woken(&world, vec![Wake::Elapsed, Wake::Stop]);
+    assert_eq!(refresher.run(), overlaykey::refresher::Ended::Stop);
+}
+
+#[test]
 fn a_check_asks_the_control_server() {
     let world = world(0);
     world.borrow_mut().status = [prints(HEALTHY)].into();

@@ -87,6 +87,43 @@ fn what_is_no_document() {
 }
 
 #[test]
+fn login_errors_that_only_mean_not_reached() {
+    for error in [
+        "fetch control key: Get https://hs.example/key?v=130: dial tcp 192.0.2.1:443: connect: connection refused",
+        "failed to resolve hs.example",
+        "no DNS fallback candidates remain",
+        "lookup hs.example: no such host",
+        "lookup hs.example on 127.0.0.53:53: server misbehaving",
+        "context deadline exceeded",
+        "context canceled",
+        "dial tcp 192.0.2.1:443: connect: connection refused",
+        "read tcp: connection reset by peer",
+        "connect: network is unreachable",
+        "connect: no route to host",
+        "read udp: i/o timeout",
+        "net/http: TLS handshake timeout",
+        "x509: certificate has expired or is not yet valid",
+        "unexpected HTTP response: 502 Bad Gateway",
+        "unexpected EOF",
+    ] {
+        let document = format!(
+            r#"{{"BackendState":"NeedsLogin","Health":["You are logged out. The last login error was: {error}"]}}"#
+        );
+        assert_eq!(state(&document), OUT, "{error}");
+    }
+    for error in [
+        "node is banned",
+        "requested tags [tag:x] are invalid or not permitted",
+        "node key already in use by another machine",
+    ] {
+        let document = format!(
+            r#"{{"BackendState":"NeedsLogin","Health":["You are logged out. The last login error was: {error}"]}}"#
+        );
+        assert_eq!(state(&document), State::Unregistered, "{error}");
+    }
+}
+
+#[test]
 fn a_refused_key_is_told_by_the_login_error() {
     let refusal = |health: &str| {
         let document = format!(r#"{{"BackendState":"NeedsLogin","Health":["{health}"]}}"#);
