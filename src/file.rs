@@ -1,7 +1,7 @@
-//! Reading small files that somebody else names.
+//! Small files that somebody else names.
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -31,6 +31,25 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
 
+/// Makes `text` the content of the file, by way of a new one beside it that takes its name, so that a reader
+/// sees the old text or the new one. Whatever is in the way of the new one is removed, not followed.
+///
+/// # Errors
+/// What the system says.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let new = path.with_extension("new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = OpenOptions::new().write(true).create_new(true).open(&new);
+    written.and_then(|mut file| file.write_all(text.as_bytes()))?;
+    fs::rename(&new, path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +64,18 @@ mod tests {
         assert!(read(Path::new("/"), 10).is_err());
         assert!(read(Path::new("/no/such/file"), 10).is_err());
         assert_eq!(read(Path::new("/dev/null"), 10).unwrap(), b"");
+    }
+
+    #[test]
+    fn what_is_in_the_way_of_the_new_file_is_not_followed() {
+        let dir = std::env::temp_dir().join(format!("overlaykey-file-{}", std::process::id()));
+        let path = dir.join("status.json");
+        replace(&path, "one").unwrap();
+        fs::write(dir.join("victim"), "safe").unwrap();
+        std::os::unix::fs::symlink(dir.join("victim"), dir.join("status.new")).unwrap();
+        replace(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::read_to_string(dir.join("victim")).unwrap(), "safe");
+        fs::remove_dir_all(dir).unwrap();
     }
 }

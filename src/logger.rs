@@ -3,13 +3,15 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use env_logger::{Builder, Target, WriteStyle};
 use log::{Level, LevelFilter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::write;
 
 use crate::config::LogTarget;
 
@@ -18,6 +20,9 @@ const DEV_LOG: &str = "/dev/log";
 
 /// RFC 3164's facility "daemon", already in its place.
 const FACILITY: u8 = 3 << 3;
+
+/// The longest text of a line, in bytes: a pipe takes 4096 at once or not at all.
+const MAX_LINE: usize = 1000;
 
 /// The system's log is wanted; it can change at a reload.
 static TO_SYSLOG: AtomicBool = AtomicBool::new(false);
@@ -51,12 +56,12 @@ struct Sink;
 impl Write for Sink {
     fn write(&mut self, record: &[u8]) -> io::Result<usize> {
         let (level, text) = match record.split_first() {
-            Some((digit, text)) => (level(*digit), String::from_utf8_lossy(text)),
+            Some((digit, text)) => (level(*digit), String::from_utf8_lossy(&text[..text.len().min(MAX_LINE)])),
             None => return Ok(0),
         };
         let to_syslog = TO_SYSLOG.load(Ordering::Relaxed) && send_to_syslog(level, &text).is_ok();
         if !to_syslog {
-            print(&mut io::stderr(), &stderr_line(level, &text));
+            print(&io::stderr().as_fd(), &stderr_line(level, &text));
         }
         Ok(record.len())
     }
@@ -99,12 +104,23 @@ fn send_to_syslog(level: Level, text: &str) -> io::Result<()> {
 
 /// Writes to a standard stream if that does not block. A reader that is gone or stuck, or a full disk, is
 /// no reason to stop.
-pub fn print(stream: &mut (impl Write + AsFd), text: &str) {
-    let writable = {
-        let mut fds = [PollFd::new(&*stream, PollFlags::OUT)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-    };
-    if writable {
-        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+pub fn print(stream: &(impl AsFd + Copy), text: &str) {
+    let _ = write_at_once(stream.as_fd(), text.as_bytes());
+}
+
+fn write_at_once(fd: BorrowedFd, bytes: &[u8]) -> io::Result<()> {
+    let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
+    if poll(&mut fds, Some(&Timespec::default()))? == 0 {
+        return Ok(());
     }
+    // Where poll sees room for a byte, a terminal or a pipe may have none for the rest, and a write would
+    // wait for it. A description of our own does not, and leaves others' as it is.
+    let waits = matches!(FileType::from_raw_mode(fstat(fd)?.st_mode), FileType::CharacterDevice | FileType::Fifo);
+    let own = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    match waits.then(|| open(path, own, Mode::empty())) {
+        Some(Ok(own)) => write(&own, bytes)?,
+        _ => write(fd, bytes)?,
+    };
+    Ok(())
 }

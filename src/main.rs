@@ -1,6 +1,7 @@
 //! Wires the real parts together, runs, and maps the result to an exit code.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -47,29 +48,31 @@ fn main() -> ExitCode {
 }
 
 fn out(text: &str) -> ExitCode {
-    logger::print(&mut io::stdout(), text);
+    logger::print(&io::stdout().as_fd(), text);
     ExitCode::SUCCESS
 }
 
 fn usage(why: &str) -> ExitCode {
-    logger::print(&mut io::stderr(), &format!("overlaykey: {why}\n"));
+    logger::print(&io::stderr().as_fd(), &format!("overlaykey: {why}\n"));
     ExitCode::from(USAGE)
 }
 
 /// One command that needs the parts for a moment; a signal may end it with the code `interrupted`.
 fn once(line: &CommandLine, interrupted: u8, command: impl FnOnce(&mut Refresher, &Config) -> ExitCode) -> ExitCode {
-    let parts = Signals::install(interrupted.into()).map_err(|error| error.to_string()).and_then(|signals| {
-        let signals = Rc::new(signals);
-        let config = load(line).map_err(|error| error.text)?;
-        let http = http(&config, &signals).map_err(|error| error.text)?;
-        Ok((config, http, signals))
-    });
+    let parts = Signals::install(interrupted.into())
+        .map_err(|error| format!("signals cannot be set up: {error}"))
+        .and_then(|signals| {
+            let signals = Rc::new(signals);
+            let config = load(line).map_err(|error| error.text)?;
+            let http = http(&config, &signals).map_err(|error| error.text)?;
+            Ok((config, http, signals))
+        });
     let (config, http, signals) = match parts {
         Ok(parts) => parts,
         Err(why) => return usage(&why),
     };
     logger::configure(config.log, config.log_level);
-    command(&mut build(&config, http, &signals, report(&signals)), &config)
+    command(&mut build(&config, http, &signals), &config)
 }
 
 fn check(refresher: &mut Refresher, config: &Config, json: bool) -> ExitCode {
@@ -102,22 +105,22 @@ fn heal(refresher: &mut Refresher) -> ExitCode {
 fn run(line: &CommandLine) -> ExitCode {
     let signals = match Signals::install(0) {
         Ok(signals) => Rc::new(signals),
-        Err(error) => return usage(&error.to_string()),
+        Err(error) => return usage(&format!("signals cannot be set up: {error}")),
     };
-    let mut running: Option<Refresher> = None;
+    let mut running: Option<(Refresher, Config)> = None;
     let mut told = String::new();
     loop {
         match load(line).and_then(|config| Ok((http(&config, &signals)?, config))) {
             Ok((http, config)) => {
                 logger::configure(config.log, config.log_level);
-                let report = if let Some(before) = running.take() {
+                let mut refresher = build(&config, http, &signals);
+                if let Some((before, old)) = running.take() {
                     log::info!("the configuration was read again");
-                    before.into_report()
+                    refresher.take_over(before, config != old);
                 } else {
                     log::info!("{} runs", env!("OVERLAYKEY_VERSION"));
-                    report(&signals)
-                };
-                running = Some(build(&config, http, &signals, report));
+                }
+                running = Some((refresher, config));
                 told.clear();
             }
             Err(ConfigError { text, on_command_line: true }) => return usage(&text),
@@ -132,7 +135,7 @@ fn run(line: &CommandLine) -> ExitCode {
             }
         }
         let ended = match &mut running {
-            Some(refresher) => refresher.run(),
+            Some((refresher, _)) => refresher.run(),
             None => match signals.wait(CONFIG_RETRY) {
                 Wake::Stop => Ended::Stop,
                 Wake::Elapsed | Wake::Look | Wake::Reload => Ended::Reload,
@@ -159,17 +162,13 @@ fn http(config: &Config, signals: &Rc<Signals>) -> Result<Http, ConfigError> {
         .map_err(|why| ConfigError { text: format!("CA_FILE: {why}"), on_command_line: false })
 }
 
-/// Tells nobody anything yet but the log.
-fn report(signals: &Rc<Signals>) -> Report {
-    Report::new(Box::new(SystemExec::new(Rc::clone(signals))))
-}
-
 /// The real parts, as configured.
-fn build(config: &Config, http: Http, signals: &Rc<Signals>, mut report: Report) -> Refresher {
+fn build(config: &Config, http: Http, signals: &Rc<Signals>) -> Refresher {
     warn_of_open_token(config);
+    let exec = || Box::new(SystemExec::new(Rc::clone(signals)));
+    let mut report = Report::new(exec());
     report.configure(config.run_dir.clone(), config.on_change.clone());
-    let exec = Box::new(SystemExec::new(Rc::clone(signals)));
-    let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec);
+    let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec());
     let token = Token::File(config.token_file.clone());
     let keys = Client::new(config.cloudbox_url.as_str(), token, &config.agent_name, http.clone());
     let waiter = Rc::clone(signals);

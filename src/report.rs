@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use miniserde::{Serialize, json};
 
 use crate::error::Error;
+use crate::file;
 use crate::net::clock;
 use crate::node::exec::{End, Exec, Invocation, Output};
 use crate::node::status::State;
@@ -67,11 +68,16 @@ impl Report {
         Self { run_dir: None, hook: Vec::new(), exec, told: None, keys: 0 }
     }
 
-    /// Keeps `status.json` in `run_dir` from now on, and runs `hook` if it has words. What was told before,
-    /// and how many keys were spent, is not forgotten.
+    /// Keeps `status.json` in `run_dir` from now on, and runs `hook` if it has words.
     pub fn configure(&mut self, run_dir: PathBuf, hook: Vec<String>) {
         self.run_dir = Some(run_dir);
         self.hook = hook;
+    }
+
+    /// Knows what `before` has told already, and how many keys were spent.
+    pub fn take_over(&mut self, before: Self) {
+        self.told = before.told;
+        self.keys = before.keys;
     }
 
     /// A key was spent.
@@ -107,17 +113,14 @@ impl Report {
         self.told.as_ref().is_none_or(|told| told.news.topic != news.topic || told.news.state != news.state)
     }
 
-    /// Writes the status file anew, by rename. Without a place for it there is none, and nothing is lost.
+    /// Writes the status file anew, by rename. Where that does not work there is none: an old one would lie.
     fn write_status(&self, verdict: &str, reason: &str) {
         let Some(dir) = &self.run_dir else { return };
         let status = StatusFile { verdict, reason, since: clock::now().as_secs(), keys: self.keys };
         let path = dir.join(STATUS_FILE);
-        let new = path.with_extension("new");
-        let written = fs::create_dir_all(dir)
-            .and_then(|()| fs::write(&new, json::to_string(&status) + "\n"))
-            .and_then(|()| fs::rename(&new, &path));
-        if let Err(error) = written {
+        if let Err(error) = file::replace(&path, &(json::to_string(&status) + "\n")) {
             log::debug!("{}: {error}", path.display());
+            let _ = fs::remove_file(&path);
         }
     }
 

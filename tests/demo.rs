@@ -37,15 +37,15 @@ fn a_forgotten_device_comes_back() {
         let (show, remembers, mut known, mut forgotten) = (show.clone(), remembers.clone(), known, forgotten);
         move |request| {
             // A server that lost its nodes knows this one again when `up` has brought it a key.
-            let knows = remembers.load(Ordering::Relaxed) || key.exists();
-            let text = match (request.path.as_str(), request.body.contains(document::NODE_KEY), knows) {
+            let member = remembers.load(Ordering::Relaxed) || key.exists();
+            let text = match (request.path.as_str(), request.body.contains(document::NODE_KEY), member) {
                 ("/verify", true, true) => "is asked for this node: knows it",
                 ("/verify", true, false) => "is asked for this node: does not know it",
                 ("/verify", false, _) => "is asked for another node",
                 _ => "is asked whether it is there: it is",
             };
             show.says(Who::Control, text);
-            if knows { known(request) } else { forgotten(request) }
+            if member { known(request) } else { forgotten(request) }
         }
     });
     site.cloudbox.answers({

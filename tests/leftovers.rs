@@ -98,11 +98,12 @@ fn twenty_looks_and_questions_leave_nothing_open() {
     daemon.stops_on(Signal::TERM);
 }
 
-/// A heal that never takes, as often as one asks for it by a reload: child, pipe, TLS and all.
+/// A heal that never takes, as often as one asks for it by another configuration: child, pipe, TLS and all.
 #[test]
 fn heals_leave_nothing_open() {
     let mut site = Site::new();
-    site.configure("");
+    let path = site.configure("");
+    let configuration = std::fs::read_to_string(&path).expect("the configuration");
     site.node.fails("up", "Access denied: checkprefs access denied");
     site.node.becomes("up", &document::logged_out());
     let mut daemon = site.daemon();
@@ -113,6 +114,7 @@ fn heals_leave_nothing_open() {
         if heals == 3 {
             few = resting(&mut daemon);
         }
+        std::fs::write(&path, format!("{configuration}UP_FLAGS=--hostname=h{heals}\n")).expect("another one");
         daemon.signal(Signal::HUP);
     }
     daemon.wait_until("it tried to heal", |_| site.node.ups().len() == 21);

@@ -1,6 +1,7 @@
 //! The log: one line a change, and silence while nothing changes.
 
 use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::support::cases::each;
 use crate::support::document;
@@ -117,4 +118,25 @@ fn a_syslog_that_is_not_there_is_no_reason_to_end() {
     daemon.wait_until("the node is healed", |_| site.node.ups().len() == 1);
     look_on(&mut daemon, &site, 3);
     daemon.stops_on(Signal::TERM);
+}
+
+/// A container's terminal, a dead remote shell: the terminal takes what fits, and nobody reads it.
+#[test]
+fn a_terminal_that_nobody_reads_is_no_reason_to_hang() {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&terminal).expect("its mode");
+    unlockpt(&terminal).expect("its lock");
+    let name = ptsname(&terminal, Vec::new()).expect("its name").into_string().expect("UTF-8");
+    let mut site = Site::showing(&document::healthy());
+    site.log_to(name.leak());
+    site.configure("");
+    let mut daemon = site.daemon();
+    // Some 300 bytes each time, at trace level, into a buffer of 4 KiB.
+    for _ in 0..40 {
+        let looks = site.node.looks();
+        daemon.signal(Signal::HUP);
+        daemon.wait_until("it looks after a reload", |_| site.node.looks() > looks);
+    }
+    daemon.stops_on(Signal::TERM);
+    drop(terminal);
 }

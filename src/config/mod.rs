@@ -123,7 +123,7 @@ pub enum LogTarget {
 }
 
 /// The configuration, validated.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Config {
     /// Where keys come from.
     pub cloudbox_url: Url,
@@ -233,6 +233,10 @@ impl Merged {
     }
 
     fn validate(&self) -> Result<Config, ConfigError> {
+        // A file that was torn by a loss of power holds zeros.
+        if let Some(setting) = self.0.values().find(|setting| setting.value.contains(char::is_control)) {
+            return Err(ConfigError::at(setting, "control characters are not allowed"));
+        }
         let membership_interval = self.value("MEMBERSHIP_INTERVAL", |text| match text {
             "0" | "0s" => Ok(None),
             text => time(text).map(Some).map_err(|why| format!("{why}; 0 for never")),

@@ -25,6 +25,9 @@ const KEEP_STATUS: usize = 4 << 20;
 /// How much of what `up` says is kept, in bytes.
 const KEEP_WORDS: usize = 16 << 10;
 
+/// How many spent keys are remembered for masking.
+const KEEP_SPENT: usize = 4;
+
 /// How `up` comes by the key: from its standard input. The path is there wherever Linux is, while
 /// /dev/stdin need not be in an image whose /dev mdev makes.
 const KEY_FROM_STDIN: &str = "--auth-key=file:/proc/self/fd/0";
@@ -67,6 +70,8 @@ pub struct Tailscale {
     accept_routes: bool,
     up_flags: Vec<String>,
     exec: Box<dyn Exec>,
+    /// The last keys that were spent, which are masked should the node repeat them.
+    spent: Vec<Secret>,
 }
 
 impl Tailscale {
@@ -74,7 +79,19 @@ impl Tailscale {
     /// to each `up` that registers.
     #[must_use]
     pub fn new(command: Vec<String>, accept_routes: bool, up_flags: Vec<String>, exec: Box<dyn Exec>) -> Self {
-        Self { command, accept_routes, up_flags, exec }
+        Self { command, accept_routes, up_flags, exec, spent: Vec::new() }
+    }
+
+    /// Goes on masking what `before` would have masked.
+    pub fn take_over(&mut self, before: Self) {
+        self.spent = before.spent;
+    }
+
+    /// A text of the node, fit to be shown.
+    #[must_use]
+    pub fn shown(&self, text: &str) -> String {
+        let secrets: Vec<&Secret> = self.spent.iter().collect();
+        show(text, &secrets)
     }
 
     /// The command has words beside the program, so that the node may be elsewhere (`podman exec …`).
@@ -94,7 +111,7 @@ impl Tailscale {
         document.and_then(Status::parse).ok_or_else(|| {
             Error::CannotTell(match output.end {
                 End::Exited(0) => "tailscale status prints no status document".into(),
-                end => format!("tailscale status {}", failed(end, &words(&output, &[]))),
+                end => format!("tailscale status {}", failed(end, &self.words(&output))),
             })
         })
     }
@@ -104,7 +121,7 @@ impl Tailscale {
     ///
     /// # Errors
     /// [`Error::Stopped`] only.
-    pub fn up(&mut self, registration: &Registration, key: &Secret) -> Result<UpOutcome, Error> {
+    pub fn up(&mut self, registration: &Registration, key: Secret) -> Result<UpOutcome, Error> {
         let mut args = vec!["up".to_owned()];
         args.push(format!("--login-server={}", registration.login_server));
         args.push(KEY_FROM_STDIN.into());
@@ -116,12 +133,15 @@ impl Tailscale {
             args.push(format!("--advertise-routes={}", registration.advertise_routes));
         }
         args.extend(self.up_flags.iter().cloned());
-        let outcome = self.run_up(&args, Some(key), UP_LIMIT)?;
-        match outcome {
+        if self.spent.len() == KEEP_SPENT {
+            self.spent.remove(0);
+        }
+        self.spent.push(key);
+        match self.run_up(&args, UP_LIMIT)? {
             UpOutcome::OtherLoginServer(_) => {
                 log::info!("the login server is written otherwise: again with --force-reauth");
                 args.push("--force-reauth".into());
-                self.run_up(&args, Some(key), UP_LIMIT)
+                self.run_up(&args, UP_LIMIT)
             }
             outcome => Ok(outcome),
         }
@@ -132,7 +152,8 @@ impl Tailscale {
     /// # Errors
     /// [`Error::Stopped`] only.
     pub fn resume(&mut self) -> Result<UpOutcome, Error> {
-        self.run_up(&["up".to_owned()], None, RESUME_LIMIT)
+        let output = self.run(&["up"], None, RESUME_LIMIT, KEEP_WORDS);
+        self.judge(output)
     }
 
     /// The login server in the node's preferences, if it says.
@@ -149,15 +170,42 @@ impl Tailscale {
         Ok(prefs.and_then(|prefs| prefs.control_url).filter(|url| !url.is_empty()))
     }
 
-    fn run_up(&mut self, args: &[String], key: Option<&Secret>, limit: Duration) -> Result<UpOutcome, Error> {
+    /// Runs `up` with the last key.
+    fn run_up(&mut self, args: &[String], limit: Duration) -> Result<UpOutcome, Error> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let output = match self.run(&args, key, limit, KEEP_WORDS) {
+        let key = self.spent.pop();
+        let output = self.run(&args, key.as_ref(), limit, KEEP_WORDS);
+        self.spent.extend(key);
+        self.judge(output)
+    }
+
+    /// From how `up` ended and what it said to what it means.
+    fn judge(&self, output: Result<Output, Error>) -> Result<UpOutcome, Error> {
+        let output = match output {
             Ok(output) => output,
             Err(Error::Stopped) => return Err(Error::Stopped),
             Err(error) => return Ok(UpOutcome::Failed(error.to_string())),
         };
-        let secrets: Vec<&Secret> = key.into_iter().collect();
-        Ok(judge(&output, words(&output, &secrets)))
+        let said = String::from_utf8_lossy(&output.stderr);
+        let says = |text| said.contains(text);
+        let shown = self.words(&output);
+        log::debug!("tailscale up: {:?} {shown}", output.end);
+        Ok(match output.end {
+            End::Exited(0) => UpOutcome::Done,
+            _ if refuses_key(&said) => UpOutcome::KeyRefused(shown),
+            // The last is a command that runs as another user, who may not read our pipe.
+            _ if says("Access denied") || says("flag provided but not defined") || says("/proc/self/fd/0") => {
+                UpOutcome::Denied(shown)
+            }
+            _ if says("without --force-reauth") => UpOutcome::OtherLoginServer(shown),
+            end => UpOutcome::Failed(format!("tailscale up {}", failed(end, &shown))),
+        })
+    }
+
+    /// What a command says when it fails: on stderr, or else on stdout (where `up` puts its warnings).
+    fn words(&self, output: &Output) -> String {
+        let stderr = self.shown(&String::from_utf8_lossy(&output.stderr));
+        if stderr.is_empty() { self.shown(&String::from_utf8_lossy(&output.stdout)) } else { stderr }
     }
 
     fn run(&mut self, args: &[&str], stdin: Option<&Secret>, limit: Duration, keep: usize) -> Result<Output, Error> {
@@ -168,25 +216,6 @@ impl Tailscale {
     }
 }
 
-/// What a command says when it fails: on stderr, or else on stdout (where `up` puts its warnings).
-fn words(output: &Output, secrets: &[&Secret]) -> String {
-    let stderr = show(&String::from_utf8_lossy(&output.stderr), secrets);
-    if stderr.is_empty() { show(&String::from_utf8_lossy(&output.stdout), secrets) } else { stderr }
-}
-
 fn failed(end: End, said: &str) -> String {
     if said.is_empty() { end.to_string() } else { format!("{end}: {said}") }
-}
-
-/// From how `up` ended and what it said to what it means. `shown` is what may be passed on of it.
-fn judge(output: &Output, shown: String) -> UpOutcome {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let says = |text| said.contains(text);
-    match output.end {
-        End::Exited(0) => UpOutcome::Done,
-        _ if refuses_key(&said) => UpOutcome::KeyRefused(shown),
-        _ if says("Access denied") || says("flag provided but not defined") => UpOutcome::Denied(shown),
-        _ if says("without --force-reauth") => UpOutcome::OtherLoginServer(shown),
-        end => UpOutcome::Failed(format!("tailscale up {}", failed(end, &shown))),
-    }
 }

@@ -9,10 +9,15 @@ const FIRST: Duration = Duration::from_secs(15);
 /// The longest delay.
 pub(super) const MAX: Duration = Duration::from_mins(15);
 
+/// The shortest delay after a failed heal, however much somebody wants the next one: signals come in bursts.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// The delays between heals.
 pub(super) struct Backoff {
     /// Heals since the node was last sound.
     heals: u32,
+    /// When the last of them ended.
+    last: Option<Instant>,
     /// The last of them failed.
     failing: bool,
     not_before: Option<Instant>,
@@ -23,7 +28,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     pub(super) fn new(seed: u64) -> Self {
-        Self { heals: 0, failing: false, not_before: None, may_hurry: false, random: seed | 1 }
+        Self { heals: 0, last: None, failing: false, not_before: None, may_hurry: false, random: seed | 1 }
     }
 
     /// The last heal failed, and the node has not been sound since.
@@ -51,6 +56,7 @@ impl Backoff {
     fn count(&mut self, now: Instant, first: Duration, longest: Duration) {
         let delay = first.saturating_mul(1 << self.heals.min(16)).min(longest);
         self.heals += 1;
+        self.last = Some(now);
         self.not_before = Some(now + delay.mul_f64(0.75 + 0.5 * self.fraction()));
     }
 
@@ -58,11 +64,16 @@ impl Backoff {
         self.not_before.map_or(Duration::ZERO, |then| then.saturating_duration_since(now))
     }
 
-    /// Somebody wants the next heal now.
-    pub(super) fn hurry(&mut self) {
+    /// Somebody wants the next heal now, or as soon as is decent.
+    pub(super) fn hurry(&mut self, now: Instant) {
         if self.may_hurry {
-            self.not_before = None;
+            self.not_before = self.not_before.min(self.last.map(|last| last + PAUSE)).max(Some(now));
         }
+    }
+
+    /// What hindered the last heal may be gone.
+    pub(super) fn wait_no_more(&mut self) {
+        self.not_before = None;
     }
 
     pub(super) fn forget(&mut self) {

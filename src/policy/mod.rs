@@ -293,8 +293,9 @@ impl Policy {
             }
             _ => (backoff::MAX, None),
         };
-        // Nothing was spent on these, and what was in the way may be gone at any time.
-        let may_hurry = matches!(error, Error::Invalid(_) | Error::Unavailable(_));
+        // What was in the way of these may be gone, or put right by somebody, at any time.
+        let may_hurry =
+            matches!(error, Error::Invalid(_) | Error::Unavailable(_) | Error::Refused { .. } | Error::Denied(_));
         self.backoff.failed(now, longest, asked_for.unwrap_or_default(), may_hurry);
         let left = self.backoff.left(now);
         let what = match error {
@@ -312,8 +313,22 @@ impl Policy {
     }
 
     /// Somebody wants a look now: what was waited for may be there.
-    pub fn hurry(&mut self) {
-        self.backoff.hurry();
+    pub fn hurry(&mut self, now: Instant) {
+        self.backoff.hurry(now);
+    }
+
+    /// Goes on where `before` left off, by its own settings. If the configuration has `changed`, the next
+    /// heal need not wait.
+    pub fn take_over(&mut self, before: Self, now: Instant, changed: bool) {
+        let settings = self.settings.clone();
+        let contact_wait = self.contact_wait;
+        // Whatever `up` was denied for, whoever reloads may have put it right.
+        *self = Self { settings, contact_wait, denied: None, ..before };
+        if changed {
+            self.backoff.wait_no_more();
+        } else {
+            self.backoff.hurry(now);
+        }
     }
 
     fn tell(&self, action: Action, topic: &str, plan: &str) -> Decision {

@@ -34,7 +34,6 @@ pub(super) enum Settled {
 impl Refresher {
     /// Heals with at most `keys` keys: each after the first only because the one before was refused.
     pub(super) fn heal_with_keys(&mut self, keys: u32) -> Result<(), Error> {
-        self.spent_keys.clear();
         self.control_server_answers()?;
         let mut refusal = String::new();
         for _ in 0..keys {
@@ -49,9 +48,16 @@ impl Refresher {
 
     /// Makes sure that a key would not be wasted: the control server must be there, where its address is known.
     fn control_server_answers(&mut self) -> Result<(), Error> {
-        let Some(server) = self.control_server()? else { return Ok(()) };
-        match self.control.answers(&server) {
-            Err(Error::ControlAway(_)) if self.out_of_reach(&server) => Ok(()),
+        match self.control_server()? {
+            Some(server) => self.answers(&server),
+            None => Ok(()),
+        }
+    }
+
+    fn answers(&self, server: &Url) -> Result<(), Error> {
+        match self.control.answers(server) {
+            Err(Error::ControlAway(_)) if self.out_of_reach(server) => Ok(()),
+            Err(Error::ControlAway(why)) => Err(Error::ControlAway(format!("{}: {why}", server.as_str()))),
             answer => answer,
         }
     }
@@ -60,50 +66,62 @@ impl Refresher {
     fn register(&mut self) -> Result<Option<String>, Error> {
         let credentials = self.keys.fetch()?;
         self.report.key_spent();
-        let registration = self.registration(&credentials)?;
-        log::debug!("registering at {}", registration.login_server);
-        let outcome = self.node.up(&registration, &credentials.auth_key)?;
-        self.spent_keys.push(credentials.auth_key);
+        let login_server = self.new_login_server(&credentials)?;
+        let registration =
+            Registration { login_server: login_server.as_str().into(), advertise_routes: self.routes(&credentials)? };
+        log::debug!("registering at {}", login_server.as_str());
+        let outcome = self.node.up(&registration, credentials.auth_key)?;
         let (limit, said) = match outcome {
             UpOutcome::Done => (SETTLE, String::new()),
             UpOutcome::KeyRefused(why) => return Ok(Some(why)),
             UpOutcome::Denied(why) => return Err(Error::Denied(why)),
             UpOutcome::OtherLoginServer(why) | UpOutcome::Failed(why) => (SETTLE_AFTER_FAILURE, why),
         };
-        let reason = match self.settle(limit)? {
+        let settled = self.settle(limit)?;
+        let former = self.login_server.replace(login_server);
+        let reason = match settled {
             Settled::Healthy if self.is_known()? => return Ok(None),
             Settled::Healthy => "the control server does not know this node".into(),
-            Settled::KeyRefused(why) => return Ok(Some(why)),
+            Settled::KeyRefused(why) => {
+                self.login_server = former;
+                return Ok(Some(why));
+            }
             Settled::Not(reason) => reason,
         };
+        // An address that did not prove good must not stand in the way of the next heal.
+        self.login_server = former;
         // What `up` complained of says more than how the node looks after it.
         Err(Error::NotRegistered(if said.is_empty() { reason } else { said }))
     }
 
-    /// What the node is to be told, from what cloudbox says and what is configured.
-    fn registration(&mut self, credentials: &Credentials) -> Result<Registration, Error> {
-        let invalid = |why: String| Error::Unavailable(format!("the credentials are of no use: {why}"));
-        if self.options.control_url.is_none() && !credentials.login_server.is_empty() {
-            let url = Url::parse(&credentials.login_server);
-            self.login_server = Some(url.map_err(|why| invalid(format!("login server: {why}")))?);
+    /// Where the node is to register: CONTROL_URL, else what cloudbox says, else where it has been. Without
+    /// any, `up --reset` would turn it to Tailscale's own server. A server that cloudbox names anew must
+    /// answer, or the node would be sent to nowhere.
+    fn new_login_server(&mut self, credentials: &Credentials) -> Result<Url, Error> {
+        if let Some(url) = &self.options.control_url {
+            return Ok(url.clone());
         }
-        let named = self.options.control_url.as_ref().or(self.login_server.as_ref());
-        let login_server = match named {
-            Some(url) => url.clone(),
-            // The one the node has been with. Without any, `up --reset` would turn it to Tailscale's own.
-            None => self
-                .control_server()?
-                .ok_or_else(|| invalid("they name no login server, and CONTROL_URL is not set".into()))?,
-        };
+        let known = self.control_server()?;
+        if credentials.login_server.is_empty() {
+            let none = || of_no_use("they name no login server, and CONTROL_URL is not set");
+            return known.ok_or_else(none);
+        }
+        let named =
+            Url::parse(&credentials.login_server).map_err(|why| of_no_use(&format!("login server: {why}")))?;
+        if known.as_ref() != Some(&named) && !named.is_tailscales_own() {
+            self.answers(&named)?;
+        }
+        Ok(named)
+    }
+
+    /// The CIDRs to advertise.
+    fn routes(&self, credentials: &Credentials) -> Result<String, Error> {
         let cidr = match credentials.pod_cidr.as_str() {
             "" => &self.options.pod_cidr,
             _ if self.options.ignore_credential_pod_cidr => &self.options.pod_cidr,
             cidr => cidr,
         };
-        Ok(Registration {
-            login_server: login_server.as_str().into(),
-            advertise_routes: routes::normalise(cidr).map_err(|why| invalid(show(&why, &[])))?,
-        })
+        routes::normalise(cidr).map_err(|why| of_no_use(&show(&why, &[])))
     }
 
     /// Looks until the node is healthy, every second at first and then less often.
@@ -122,12 +140,12 @@ impl Refresher {
                     let verdict = status.verdict();
                     match verdict.state {
                         State::Healthy => return Ok(Settled::Healthy),
-                        State::Stuck => return Ok(Settled::Not(self.shown(&verdict.reason))),
+                        State::Stuck => return Ok(Settled::Not(self.node.shown(&verdict.reason))),
                         _ => {}
                     }
                     match status.key_refusal() {
                         Some(why) if waited >= *refused_since.get_or_insert(waited) + REFUSAL_STAYS => {
-                            return Ok(Settled::KeyRefused(self.shown(why)));
+                            return Ok(Settled::KeyRefused(self.node.shown(why)));
                         }
                         Some(_) => {}
                         None => refused_since = None,
@@ -138,7 +156,7 @@ impl Refresher {
                 Err(error) => error.to_string(),
             };
             if waited >= limit {
-                return Ok(Settled::Not(self.shown(&reason)));
+                return Ok(Settled::Not(self.node.shown(&reason)));
             }
         }
     }
@@ -153,4 +171,8 @@ impl Refresher {
         self.look_for_verdict()?;
         Ok(self.ask()? != Membership::Forgotten)
     }
+}
+
+fn of_no_use(why: &str) -> Error {
+    Error::Unavailable(format!("the credentials are of no use: {why}"))
 }

@@ -14,7 +14,6 @@ use crate::node::status::{Status, Verdict};
 use crate::node::tailscale::{Tailscale, UpOutcome};
 use crate::policy::{Action, Policy, Seen, Settings};
 use crate::report::Report;
-use crate::secret::{Secret, show};
 use crate::signals::Wake;
 
 /// For how long a node is looked at after `up` without a key until it is healthy.
@@ -53,12 +52,10 @@ pub struct Refresher {
     options: Options,
     policy: Policy,
     report: Report,
-    /// The login server of the last credentials.
+    /// The login server of the last credentials that took.
     login_server: Option<Url>,
     /// The node's public key at the last look.
     node_key: Option<String>,
-    /// The keys of the last heal, which are masked should the node repeat them.
-    spent_keys: Vec<Secret>,
     /// A reload was asked for in the middle of something.
     reload: bool,
 }
@@ -87,7 +84,6 @@ impl Refresher {
             report,
             login_server: None,
             node_key: None,
-            spent_keys: Vec::new(),
             reload: false,
         }
     }
@@ -104,9 +100,11 @@ impl Refresher {
     /// Registers the node anew with a fresh key, and makes sure that it worked.
     ///
     /// # Errors
-    /// [`Error::ControlAway`] before a key is asked for, what [`KeySource::fetch`] says, [`Error::Denied`],
+    /// [`Error::CannotTell`] or [`Error::ControlAway`] before a key is asked for, what [`KeySource::fetch`] says, [`Error::Denied`],
     /// or [`Error::NotRegistered`] if the node is not healthy within a minute.
     pub fn heal(&mut self) -> Result<(), Error> {
+        // Where there is no node to be asked, there is none to be registered.
+        self.look()?;
         self.heal_with_keys(2)
     }
 
@@ -172,17 +170,11 @@ impl Refresher {
             Ok(status) => {
                 let Verdict { state, reason } = status.verdict();
                 log::trace!("looked: {state:?}");
-                Ok(Verdict { state, reason: self.shown(&reason) })
+                Ok(Verdict { state, reason: self.node.shown(&reason) })
             }
             Err(Error::Stopped) => Err(Error::Stopped),
             Err(error) => Ok(Checked::unreadable(&error).verdict),
         }
-    }
-
-    /// A text of the node, fit to be shown.
-    fn shown(&self, text: &str) -> String {
-        let secrets: Vec<&Secret> = self.spent_keys.iter().collect();
-        show(text, &secrets)
     }
 
     /// Asks the control server about the node as last seen. "Unsupported" is only said of one that is there.
@@ -227,7 +219,7 @@ impl Refresher {
         match wake {
             Wake::Elapsed => Ok(()),
             Wake::Look => {
-                self.policy.hurry();
+                self.policy.hurry(Instant::now());
                 Ok(())
             }
             Wake::Reload => Err(Interrupted(Ended::Reload)),
@@ -248,10 +240,15 @@ impl Refresher {
         }
     }
 
-    /// Gives back what others were told so far.
-    #[must_use]
-    pub fn into_report(self) -> Report {
-        self.report
+    /// Goes on where the refresher of the former configuration left off: delays and what was told stay. If
+    /// the configuration has `changed`, the next heal need not wait.
+    pub fn take_over(&mut self, before: Self, changed: bool) {
+        self.node.take_over(before.node);
+        self.report.take_over(before.report);
+        self.policy.take_over(before.policy, Instant::now(), changed);
+        if !changed {
+            self.login_server = before.login_server;
+        }
     }
 }
 

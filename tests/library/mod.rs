@@ -89,7 +89,7 @@ impl Exec for Fake {
         let said = match invocation.argv[1].as_str() {
             "status" => {
                 world.looks += 1;
-                next(&mut world.status).expect("a status")
+                next(&mut world.status).unwrap_or_else(|| prints(LOGGED_OUT))
             }
             "up" => {
                 world.ups.push(invocation.argv[2..].to_vec());

@@ -464,13 +464,14 @@ fn somebody_who_wants_a_look_now_need_not_wait_for_what_cost_nothing() {
     course.look(State::Unregistered);
     course.fail(unavailable());
     assert!(matches!(course.look(State::Unregistered), Action::Wait(_)));
-    course.policy.hurry();
+    course.policy.hurry(course.now);
+    assert!(matches!(course.look(State::Unregistered), Action::Wait(_)), "signals come in bursts");
+    course.pass(secs(5));
     assert_eq!(course.look(State::Unregistered), HEAL_ONE_KEY);
-    for error in
-        [Error::NotRegistered("x".into()), Error::Throttled { retry_after: None }, Error::Refused { status: 401 }]
-    {
+    for error in [Error::NotRegistered("x".into()), Error::Throttled { retry_after: None }] {
         course.fail(error);
-        course.policy.hurry();
+        course.policy.hurry(course.now);
+        course.pass(secs(5));
         assert!(matches!(course.look(State::Unregistered), Action::Wait(_)));
         course.until_heal(State::Unregistered);
     }
@@ -495,4 +496,22 @@ fn patience_starts_anew_after_a_look_that_showed_nothing() {
     course.look(State::CannotTell);
     course.look(OUT);
     assert!(matches!(course.hear(Membership::Unsupported), Action::Wait(_)));
+}
+
+#[test]
+fn a_reload_keeps_delays_unless_the_configuration_changed() {
+    for changed in [false, true] {
+        let settings = Settings { interval: INTERVAL, membership_interval: None, resume_stopped: true };
+        let mut course = Course::new(settings.clone());
+        course.look(State::Unregistered);
+        course.fail(Error::NotRegistered("x".into()));
+        let before = std::mem::replace(&mut course.policy, Policy::new(settings.clone(), 9));
+        course.policy.take_over(before, course.now, changed);
+        assert_eq!(matches!(course.look(State::Unregistered), Action::Heal { .. }), changed);
+        course.fail(Error::Denied("x".into()));
+        let before = std::mem::replace(&mut course.policy, Policy::new(settings.clone(), 9));
+        course.policy.take_over(before, course.now, false);
+        let delay = course.until_heal(State::Unregistered);
+        assert_eq!(delay, secs(5), "whoever reloads may have put it right");
+    }
 }

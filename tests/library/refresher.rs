@@ -47,9 +47,10 @@ fn tailscales_own_server_in_fresh_preferences_is_not_asked() {
         world.status = [prints(LOGGED_OUT)].into();
         world.after_up = Some(prints(HEALTHY));
         world.prefs = Some(prints(r#"{"ControlURL":"https://controlplane.tailscale.com"}"#));
-        world.control_away = true; // it would not answer
+        world.control_away = true; // nor would it answer
     }
-    assert!(heal(&world).is_ok());
+    assert!(matches!(heal(&world), Err(Error::ControlAway(why)) if why.contains("https://hs.example")));
+    assert_eq!(world.borrow().fetches, 1, "it did not stand in the way of the question to cloudbox");
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn a_new_key_of_the_node_is_asked_about_before_it_is_called_unknown() {
     world.borrow_mut().status = [prints(HEALTHY)].into();
     world.borrow_mut().membership = [Membership::Forgotten, Membership::Known].into();
     heal(&world).unwrap();
-    assert_eq!(world.borrow().looks, 2, "one more look before the second question");
+    assert_eq!(world.borrow().looks, 3, "before, after, and once more before the second question");
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn a_node_that_waits_for_approval_is_not_waited_for() {
     let world = world(50);
     world.borrow_mut().status = [prints(r#"{"BackendState":"NeedsMachineAuth"}"#)].into();
     assert!(heal(&world).unwrap_err().to_string().contains("approval"));
-    assert_eq!(world.borrow().looks, 1);
+    assert_eq!(world.borrow().looks, 2);
 }
 
 #[test]
@@ -291,4 +292,62 @@ fn a_check_asks_the_control_server() {
     assert_eq!(checked.membership, Membership::Forgotten);
     let checked = refresher(&world, Options::default(), settings()).check(false).unwrap();
     assert_eq!((checked.verdict.state, checked.membership), (State::Healthy, Membership::NotAsked));
+}
+
+#[test]
+fn an_address_that_did_not_prove_good_is_not_kept() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT)].into();
+        world.up = [fails(1, "backend error: no such server"), prints("")].into();
+        world.fetch = [
+            Ok(Credentials { login_server: "https://wrong.example".into(), ..credentials("key1", "") }),
+            Ok(credentials("key2", "")),
+        ]
+        .into();
+        world.after_up = Some(prints(HEALTHY));
+    }
+    let mut refresher = refresher(&world, Options::default(), settings());
+    refresher.heal().unwrap_err();
+    refresher.heal().unwrap();
+    assert_eq!(flag(&world.borrow().ups[1], "--login-server"), Some("https://hs.example"));
+}
+
+#[test]
+fn a_server_that_cloudbox_names_must_answer_before_the_node_is_sent_there() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    world.borrow_mut().control_away = true;
+    let error = heal(&world).unwrap_err();
+    assert!(error.to_string().contains("https://hs.example"), "{error}");
+    assert_eq!((world.borrow().fetches, world.borrow().ups.len()), (1, 0));
+}
+
+#[test]
+fn where_there_is_no_node_no_key_is_spent_by_hand() {
+    let world = world(50);
+    world.borrow_mut().status = [fails(1, "failed to connect to local tailscaled")].into();
+    assert!(matches!(heal(&world), Err(Error::CannotTell(_))));
+    assert_eq!(world.borrow().fetches, 0);
+}
+
+#[test]
+fn both_spent_keys_are_masked_in_whatever_the_node_says_later() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT), fails(1, "weird key1 and key2")].into();
+        world.up = [fails(1, "authkey expired"), prints("")].into();
+    }
+    let error = heal(&world).unwrap_err().to_string();
+    assert!(error.contains("weird [secret] and [secret]"), "{error}");
+}
+
+#[test]
+fn a_command_that_may_not_read_the_key_is_denied() {
+    let world = world(50);
+    world.borrow_mut().status = [prints(LOGGED_OUT)].into();
+    world.borrow_mut().up = [fails(1, "open /proc/self/fd/0: permission denied")].into();
+    assert!(matches!(heal(&world), Err(Error::Denied(_))));
 }
