@@ -131,6 +131,7 @@ fn a_terminal_that_nobody_reads_is_no_reason_to_hang() {
     site.log_to(name.leak());
     site.configure("");
     let mut daemon = site.daemon();
+    daemon.wait_until("it looks", |_| site.node.looks() > 0);
     // Some 300 bytes each time, at trace level, into a buffer of 4 KiB.
     for _ in 0..40 {
         let looks = site.node.looks();
