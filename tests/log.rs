@@ -129,14 +129,15 @@ fn a_terminal_that_nobody_reads_is_no_reason_to_hang() {
     let name = ptsname(&terminal, Vec::new()).expect("its name").into_string().expect("UTF-8");
     let mut site = Site::showing(&document::healthy());
     site.log_to(name.leak());
-    site.configure("");
+    let path = site.configure("");
     let mut daemon = site.daemon();
     daemon.wait_until("it looks", |_| site.node.looks() > 0);
-    // Some 300 bytes each time, at trace level, into a buffer of 4 KiB.
-    for _ in 0..40 {
+    for round in 0..150 {
+        // Lines of many lengths into a buffer of 64 KiB, so that one of them finds room for its beginning only.
+        std::fs::write(&path, "A".repeat(700 + round) + "=1").expect("a bad configuration");
         let looks = site.node.looks();
         daemon.signal(Signal::HUP);
-        daemon.wait_until("it looks after a reload", |_| site.node.looks() > looks);
+        daemon.wait_until("it looks after a reload that it refused", |_| site.node.looks() > looks);
     }
     daemon.stops_on(Signal::TERM);
     drop(terminal);
