@@ -24,6 +24,10 @@ const REFUSAL_STAYS: Duration = Duration::from_secs(5);
 /// A control server that does not know a node that has just registered is asked once more after this.
 const REGISTRATION_SHOWS: Duration = Duration::from_secs(2);
 
+/// A login server that cloudbox named and that did not answer is waited for this long before cloudbox is asked
+/// for another key, and whether it still names that one.
+const NAMED_AGAIN: Duration = Duration::from_mins(15);
+
 /// What became of a node after `up`.
 pub(super) enum Settled {
     Healthy,
@@ -46,11 +50,15 @@ impl Refresher {
         Err(Error::NotRegistered(format!("the key was refused: {refusal}")))
     }
 
-    /// Makes sure that a key would not be wasted: the control server must be there, where its address is known.
+    /// Makes sure that a key would not be wasted: the control server must be there, where its address is known,
+    /// and so must the one that cloudbox named lately.
     fn control_server_answers(&mut self) -> Result<(), Error> {
-        match self.control_server()? {
-            Some(server) => self.answers(&server),
-            None => Ok(()),
+        if let Some(server) = self.control_server()? {
+            self.answers(&server)?;
+        }
+        match &self.silent {
+            Some((server, since)) if since.elapsed() < NAMED_AGAIN => self.answers(server),
+            _ => Ok(()),
         }
     }
 
@@ -77,19 +85,19 @@ impl Refresher {
             UpOutcome::Denied(why) => return Err(Error::Denied(why)),
             UpOutcome::OtherLoginServer(why) | UpOutcome::Failed(why) => (SETTLE_AFTER_FAILURE, why),
         };
-        let settled = self.settle(limit)?;
-        let former = self.login_server.replace(login_server);
-        let reason = match settled {
-            Settled::Healthy if self.is_known()? => return Ok(None),
-            Settled::Healthy => "the control server does not know this node".into(),
-            Settled::KeyRefused(why) => {
+        let reason = match self.settle(limit)? {
+            Settled::Healthy => {
+                let former = self.login_server.replace(login_server);
+                if self.is_known()? {
+                    return Ok(None);
+                }
+                // An address that did not prove good must not stand in the way of the next heal.
                 self.login_server = former;
-                return Ok(Some(why));
+                "the control server does not know this node".into()
             }
+            Settled::KeyRefused(why) => return Ok(Some(why)),
             Settled::Not(reason) => reason,
         };
-        // An address that did not prove good must not stand in the way of the next heal.
-        self.login_server = former;
         // What `up` complained of says more than how the node looks after it.
         Err(Error::NotRegistered(if said.is_empty() { reason } else { said }))
     }
@@ -108,9 +116,14 @@ impl Refresher {
         }
         let named =
             Url::parse(&credentials.login_server).map_err(|why| of_no_use(&format!("login server: {why}")))?;
-        if known.as_ref() != Some(&named) && !named.is_tailscales_own() {
-            self.answers(&named)?;
+        if known.as_ref() != Some(&named)
+            && !named.is_tailscales_own()
+            && let Err(error) = self.answers(&named)
+        {
+            self.silent = Some((named, Instant::now()));
+            return Err(error);
         }
+        self.silent = None;
         Ok(named)
     }
 

@@ -54,6 +54,8 @@ pub struct Refresher {
     report: Report,
     /// The login server of the last credentials that took.
     login_server: Option<Url>,
+    /// A login server that cloudbox named and that did not answer, and when that was.
+    silent: Option<(Url, Instant)>,
     /// The node's public key at the last look.
     node_key: Option<String>,
     /// A reload was asked for in the middle of something.
@@ -83,6 +85,7 @@ impl Refresher {
             policy: Policy::new(settings, seed),
             report,
             login_server: None,
+            silent: None,
             node_key: None,
             reload: false,
         }
@@ -248,6 +251,7 @@ impl Refresher {
         self.policy.take_over(before.policy, Instant::now(), changed);
         if !changed {
             self.login_server = before.login_server;
+            self.silent = before.silent;
         }
     }
 }

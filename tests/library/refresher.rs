@@ -322,6 +322,22 @@ fn a_server_that_cloudbox_names_must_answer_before_the_node_is_sent_there() {
     let error = heal(&world).unwrap_err();
     assert!(error.to_string().contains("https://hs.example"), "{error}");
     assert_eq!((world.borrow().fetches, world.borrow().ups.len()), (1, 0));
+    // While it is silent no further key is asked for; once it answers the node is healed.
+    let world = super::world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(LOGGED_OUT)].into();
+        world.control_away = true;
+        world.after_up = Some(prints(HEALTHY));
+    }
+    let mut refresher = refresher(&world, Options::default(), settings());
+    for _ in 0..20 {
+        assert!(matches!(refresher.heal(), Err(Error::ControlAway(_))));
+    }
+    assert_eq!(world.borrow().fetches, 1);
+    world.borrow_mut().control_away = false;
+    refresher.heal().unwrap();
+    assert_eq!(world.borrow().keys_given, ["key2"]);
 }
 
 #[test]
