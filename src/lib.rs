@@ -17,6 +17,37 @@
 //! `Heal` and `Run` as [`Refresher::healthy`], [`Refresher::heal`] and [`Refresher::run`], `DefaultInterval`
 //! as [`DEFAULT_INTERVAL`], and `ErrOverlayDisabled` and `ErrThrottled` as [`Error::OverlayDisabled`] and
 //! [`Error::Throttled`].
+//!
+//! ```no_run
+//! use std::rc::Rc;
+//!
+//! use overlaykey::cloudbox::Token;
+//! use overlaykey::net::Http;
+//! use overlaykey::node::{exec::SystemExec, tailscale::Tailscale};
+//! use overlaykey::policy::Settings;
+//! use overlaykey::refresher::Options;
+//! use overlaykey::{Client, DEFAULT_INTERVAL, Refresher, report::Report, signals::Signals};
+//!
+//! let signals = Rc::new(Signals::install(0)?);
+//! let exec = || Box::new(SystemExec::new(Rc::clone(&signals)));
+//! let http = Http::new(None, Some(Rc::clone(&signals)))?;
+//! let token = Token::File("/etc/overlaykey/token".into());
+//! let waiter = Rc::clone(&signals);
+//! let mut refresher = Refresher::new(
+//!     Tailscale::new(vec!["tailscale".into()], true, Vec::new(), exec()),
+//!     Box::new(Client::new("https://cloudbox.example", token, "router-1", http.clone())),
+//!     Box::new(http),
+//!     Box::new(move |time| waiter.wait(time)),
+//!     Options::default(),
+//!     Settings { interval: DEFAULT_INTERVAL, membership_interval: None, resume_stopped: true },
+//!     Report::new(exec()),
+//! );
+//! if !refresher.healthy()? {
+//!     refresher.heal()?;
+//! }
+//! refresher.run();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod cli;
 pub mod cloudbox;
