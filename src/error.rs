@@ -36,8 +36,12 @@ pub enum Error {
         status: u16,
     },
 
-    /// cloudbox could not be reached, or its answer was of no use. Passes by itself.
+    /// cloudbox could not be reached, or did not answer with credentials. Passes by itself.
     Unavailable(String),
+
+    /// cloudbox issued credentials that are of no use, and a key may be spent with each. Ask again, but not
+    /// soon.
+    Unusable(String),
 
     /// The node could not be asked about its state. That is no evidence of anything: do nothing.
     CannotTell(String),
@@ -68,7 +72,7 @@ impl fmt::Display for Error {
                 f.write_str("cloudbox does not know this address (404): check CLOUDBOX_URL and AGENT_NAME")
             }
             Self::Refused { status } => write!(f, "cloudbox refused the access token ({status})"),
-            Self::Unavailable(what) => write!(f, "cloudbox: {what}"),
+            Self::Unavailable(what) | Self::Unusable(what) => write!(f, "cloudbox: {what}"),
             Self::ControlAway(what) => write!(f, "the control server does not answer: {what}"),
             Self::Denied(what) => write!(f, "tailscale up: {what}"),
             Self::NotRegistered(why) => write!(f, "still not registered: {why}"),

@@ -256,6 +256,7 @@ fn the_daemon_asks_again_and_gets_there() {
         Patience { name: "hangs up", first: Answer::none(Manner::HangUp), at_least: secs(10) },
         Patience { name: "401", first: Answer::html(401), at_least: secs(10) },
         Patience { name: "429, 0", first: Answer::html(429).with("Retry-After", "0"), at_least: secs(10) },
+        Patience { name: "503, 21", first: Answer::html(503).with("Retry-After", "21"), at_least: secs(21) },
         Patience { name: "429, 21", first: Answer::html(429).with("Retry-After", "21"), at_least: secs(21) },
     ];
     each(

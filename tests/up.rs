@@ -23,6 +23,8 @@ const REFUSED: &[&str] = &[
     "backend error: authkey expired",
     "backend error: invalid pre auth key",
     "backend error: AuthKey not found",
+    "backend error: auth-key not found",
+    "backend error: authkey revoked",
 ];
 
 #[test]
@@ -136,6 +138,27 @@ fn a_reload_is_a_change_worth_another_key() {
     daemon.signal(Signal::HUP);
     daemon.wait_until("it tried again", |_| site.node.ups().len() == 2);
     daemon.stops_on(Signal::TERM);
+}
+
+/// HUPs come from package managers and link scripts, too.
+#[test]
+fn a_reload_of_the_same_configuration_costs_no_key_and_unmasks_none() {
+    let mut site = Site::new();
+    site.configure("");
+    site.node.fails("up", "no way");
+    site.node.becomes("up", &document::logged_out());
+    let mut daemon = site.daemon();
+    daemon.wait_within(Duration::from_secs(30), "it failed", |daemon| daemon.log().contains("next attempt in"));
+    daemon.signal(Signal::HUP);
+    daemon.wait_until("it read it again", |daemon| daemon.log().contains("the configuration was read again"));
+    daemon.never("it asks for another key", Duration::from_secs(4), |_| site.asked_for_keys() > 1);
+    site.node.shows(&format!("weird {KEY}1\n"));
+    site.node.script("status.exit", "1");
+    site.node.script("status.stderr", format!("weird {KEY}1"));
+    daemon.signal(Signal::USR1);
+    daemon.wait_until("it cannot tell", |daemon| daemon.log().contains("weird"));
+    let ended = daemon.stops_on(Signal::TERM);
+    assert!(!ended.said().contains(&format!("{KEY}1")), "{ended}");
 }
 
 #[test]

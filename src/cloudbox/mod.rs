@@ -57,7 +57,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::OverlayDisabled`] for a 503, [`Error::Throttled`] for a 429, [`Error::Refused`] for 401,
-    /// 403 and 404, [`Error::Unavailable`] for any other trouble with the server or its answer;
+    /// 403 and 404, [`Error::Unusable`] for a 200 without a good key, [`Error::Unavailable`] for any other
+    /// trouble with the server or its answer;
     /// [`Error::Invalid`] before any request if the base address, the token or the agent name is
     /// empty or unfit.
     pub fn fetch(&self) -> Result<Credentials, Error> {
@@ -118,7 +119,7 @@ fn judge(answer: &Answer) -> Result<Credentials, Error> {
         retry_after::parse(value, clock::now())
     };
     match answer.status {
-        200 => authkey::answer(answer.body.expose()).map_err(|why| Error::Unavailable(why.into())),
+        200 => authkey::answer(answer.body.expose()).map_err(|why| Error::Unusable(why.into())),
         429 => Err(Error::Throttled { retry_after: retry_after() }),
         503 => Err(Error::OverlayDisabled { from_cloudbox: is_json(answer), retry_after: retry_after() }),
         status @ (401 | 403 | 404) => Err(Error::Refused { status }),

@@ -59,8 +59,10 @@ impl ControlServer for Http {
 
     fn answers(&self, server: &Url) -> Result<(), Error> {
         match self.get(server, KEY_PATH, LIMIT) {
-            // These three are a gateway's word that the server behind it is away.
-            Ok(Answer { status: status @ 502..=504, .. }) => Err(Error::ControlAway(format!("status {status}"))),
+            // These are a gateway's word that the server behind it is away; the second ones are Cloudflare's.
+            Ok(Answer { status: status @ (502..=504 | 520..=530), .. }) => {
+                Err(Error::ControlAway(format!("status {status}")))
+            }
             Ok(_) => Ok(()),
             Err(NoAnswer::Failed(why)) => Err(Error::ControlAway(show(&why, &[]))),
             Err(NoAnswer::ClockNotSet) => Err(Error::ClockNotSet),

@@ -139,7 +139,7 @@ impl Tailscale {
         self.spent.push(key);
         match self.run_up(&args, UP_LIMIT)? {
             UpOutcome::OtherLoginServer(_) => {
-                log::info!("the login server is written otherwise: again with --force-reauth");
+                log::debug!("the login server is written otherwise: again with --force-reauth");
                 args.push("--force-reauth".into());
                 self.run_up(&args, UP_LIMIT)
             }

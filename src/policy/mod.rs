@@ -108,6 +108,8 @@ impl Policy {
 
     fn after_look(&mut self, now: Instant, verdict: Verdict) -> Decision {
         self.remember(now, &verdict);
+        // What was told of a heal that does not take is out of date once the node has been something else.
+        self.troubled &= verdict.state == self.look.state;
         self.look = verdict.clone();
         self.verdict = verdict;
         let interval = self.settings.interval;
@@ -125,7 +127,7 @@ impl Policy {
             State::Stopped if self.resumed => {
                 self.heal(now, "still-stopped", "tailscale up did not help, registering it again")
             }
-            State::Stopped if self.denied.is_some() => Decision::silent(Action::Wait(interval)),
+            State::Stopped if self.denied.is_some() => self.denied(),
             State::Stopped => {
                 self.resumed = true;
                 self.tell(Action::Resume, "stopped", "bringing it up again")
@@ -191,7 +193,6 @@ impl Policy {
 
     fn after_question(&mut self, now: Instant, membership: Membership) -> Decision {
         self.asked = Some(now);
-        let healthy = self.verdict.state == State::Healthy;
         if membership == Membership::Forgotten {
             self.healthy_since = None;
             if self.forgotten {
@@ -201,9 +202,14 @@ impl Policy {
             self.forgotten = true;
             return Decision::silent(Action::Wait(CONFIRM));
         }
-        self.forgotten = false;
-        if healthy {
-            return self.healthy(now);
+        if self.forgotten && matches!(membership, Membership::NoAnswer(_)) {
+            // Silence does not take back what was said.
+            self.verdict = Verdict::forgotten();
+        } else {
+            self.forgotten = false;
+            if self.verdict.state == State::Healthy {
+                return self.healthy(now);
+            }
         }
         match membership {
             Membership::Unsupported | Membership::NotAsked => {
@@ -237,20 +243,27 @@ impl Policy {
 
     /// Heals, if it may be now.
     fn heal(&mut self, now: Instant, topic: &str, plan: &str) -> Decision {
-        let interval = self.settings.interval;
         if self.denied.is_some() {
-            return Decision::silent(Action::Wait(interval));
+            return self.denied();
         }
         let left = self.backoff.left(now);
-        let (action, plan) = if left.is_zero() {
-            (Action::Heal { second_key: !self.backoff.is_failing() }, plan)
-        } else {
-            (
-                Action::Wait(left.min(interval)),
-                "it was registered a short while ago, waiting before that is done again",
-            )
+        let wait = Action::Wait(left.min(self.settings.interval));
+        let (action, plan) = match (left.is_zero(), self.backoff.is_failing()) {
+            (true, failing) => (Action::Heal { second_key: !failing }, plan),
+            (false, true) => (wait, "the last attempt to register it failed, waiting before the next"),
+            (false, false) => (wait, "it was registered a short while ago, waiting before that is done again"),
         };
         if self.troubled { Decision::silent(action) } else { self.tell(action, topic, plan) }
+    }
+
+    /// No key is spent until something changes.
+    fn denied(&self) -> Decision {
+        let wait = Action::Wait(self.settings.interval);
+        if self.troubled {
+            Decision::silent(wait)
+        } else {
+            self.tell(wait, "denied", "tailscale up was denied, waiting until something changes")
+        }
     }
 
     fn after_heal(&mut self, now: Instant) -> Decision {
@@ -323,7 +336,8 @@ impl Policy {
         let settings = self.settings.clone();
         let contact_wait = self.contact_wait;
         // Whatever `up` was denied for, whoever reloads may have put it right.
-        *self = Self { settings, contact_wait, denied: None, ..before };
+        let resumed = before.resumed && before.denied.is_none();
+        *self = Self { settings, contact_wait, resumed, denied: None, ..before };
         if changed {
             self.backoff.wait_no_more();
         } else {

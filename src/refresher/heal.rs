@@ -45,7 +45,7 @@ impl Refresher {
                 None => return Ok(()),
                 Some(why) => refusal = why,
             }
-            log::info!("the key was refused: {refusal}");
+            log::debug!("the key was refused: {refusal}");
         }
         Err(Error::NotRegistered(format!("the key was refused: {refusal}")))
     }
@@ -187,5 +187,5 @@ impl Refresher {
 }
 
 fn of_no_use(why: &str) -> Error {
-    Error::Unavailable(format!("the credentials are of no use: {why}"))
+    Error::Unusable(format!("the credentials are of no use: {why}"))
 }

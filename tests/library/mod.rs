@@ -57,6 +57,8 @@ struct World {
     fetch: VecDeque<Result<Credentials, Error>>,
     membership: VecDeque<Membership>,
     control_away: bool,
+    /// Control servers that are away by themselves.
+    away: Vec<String>,
     // What happened:
     ups: Vec<Vec<String>>,
     keys_given: Vec<String>,
@@ -126,8 +128,13 @@ impl ControlServer for Fake {
         Ok(next(&mut world.membership).unwrap_or(Membership::Known))
     }
 
-    fn answers(&self, _: &Url) -> Result<(), Error> {
-        if self.0.borrow().control_away { Err(Error::ControlAway("connection refused".into())) } else { Ok(()) }
+    fn answers(&self, server: &Url) -> Result<(), Error> {
+        let world = self.0.borrow();
+        if world.control_away || world.away.iter().any(|away| away == server.as_str()) {
+            Err(Error::ControlAway("connection refused".into()))
+        } else {
+            Ok(())
+        }
     }
 }
 

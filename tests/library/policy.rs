@@ -468,7 +468,9 @@ fn somebody_who_wants_a_look_now_need_not_wait_for_what_cost_nothing() {
     assert!(matches!(course.look(State::Unregistered), Action::Wait(_)), "signals come in bursts");
     course.pass(secs(5));
     assert_eq!(course.look(State::Unregistered), HEAL_ONE_KEY);
-    for error in [Error::NotRegistered("x".into()), Error::Throttled { retry_after: None }] {
+    for error in
+        [Error::NotRegistered("x".into()), Error::Unusable("x".into()), Error::Throttled { retry_after: None }]
+    {
         course.fail(error);
         course.policy.hurry(course.now);
         course.pass(secs(5));
@@ -514,4 +516,70 @@ fn a_reload_keeps_delays_unless_the_configuration_changed() {
         let delay = course.until_heal(State::Unregistered);
         assert_eq!(delay, secs(5), "whoever reloads may have put it right");
     }
+}
+
+#[test]
+fn a_denied_up_of_a_stopped_node_is_tried_again_as_it_was_after_a_reload() {
+    let mut course = Course::default();
+    assert_eq!(course.look(State::Stopped), Action::Resume);
+    course.fail(Error::Denied("Access denied".into()));
+    let settings = Settings { interval: INTERVAL, membership_interval: None, resume_stopped: true };
+    let before = std::mem::replace(&mut course.policy, Policy::new(settings, 9));
+    course.policy.take_over(before, course.now, false);
+    course.pass(secs(5));
+    assert_eq!(course.look(State::Stopped), Action::Resume, "and not with a key and --reset");
+}
+
+#[test]
+fn what_is_told_follows_the_node_while_heals_wait() {
+    for error in [|| Error::Denied("Access denied".into()), || Error::Refused { status: 401 }] {
+        for between in [State::CannotTell, State::Starting, OUT] {
+            let mut course = Course::default();
+            course.look(State::Unregistered);
+            course.fail(error());
+            course.look(between);
+            let told = course.topics.len();
+            course.look(State::Unregistered);
+            assert_eq!(course.topics.len(), told + 1, "after {between:?}: {:?}", course.topics);
+            course.look(State::Unregistered);
+            course.topics.dedup();
+            assert_eq!(course.topics.len(), told + 1, "but once: {:?}", course.topics);
+        }
+    }
+}
+
+#[test]
+fn silence_does_not_take_back_that_a_node_is_forgotten() {
+    let settings = Settings { interval: INTERVAL, membership_interval: Some(secs(600)), resume_stopped: true };
+    let mut course = Course::new(settings);
+    assert_eq!(course.look(State::Healthy), Action::Ask);
+    course.hear(Membership::Forgotten);
+    course.look(State::Healthy);
+    assert_eq!(course.hear(Membership::NoAnswer("status 500".into())), Action::Wait(secs(10)));
+    assert!(!course.topics.contains(&"healthy".into()), "{:?}", course.topics);
+    course.pass(secs(10));
+    assert_eq!(course.look(State::Healthy), Action::Ask);
+    assert_eq!(course.hear(Membership::Forgotten), HEAL);
+}
+
+#[test]
+fn health_is_counted_anew_after_the_control_server_said_no() {
+    let settings = Settings { interval: INTERVAL, membership_interval: Some(INTERVAL), resume_stopped: true };
+    let mut course = Course::new(settings);
+    for _ in 0..9 {
+        course.look(State::Healthy);
+        course.hear(Membership::Known);
+        course.pass(INTERVAL);
+    }
+    for _ in 0..2 {
+        course.look(State::Healthy);
+        course.hear(Membership::Forgotten);
+    }
+    course.fail(Error::Throttled { retry_after: Some(secs(1800)) });
+    for _ in 0..3 {
+        course.pass(INTERVAL);
+        course.look(State::Healthy);
+        course.hear(Membership::Known);
+    }
+    assert!(course.until_heal(State::Unregistered) > secs(1000), "12 minutes of health, but not in a row");
 }

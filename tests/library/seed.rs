@@ -60,7 +60,7 @@ fn fetch_happy_path() {
 #[test]
 fn fetch_refuses_a_200_without_a_key() {
     let (client, server) = cloudbox("200 OK", r#"{"overlay_login_server":"https://hs.example"}"#);
-    assert!(matches!(client.fetch(), Err(Error::Unavailable(_))));
+    assert!(matches!(client.fetch(), Err(Error::Unusable(_))));
     server.join().unwrap();
 }
 
