@@ -319,6 +319,23 @@ fn an_address_that_did_not_prove_good_is_not_kept() {
 }
 
 #[test]
+fn an_address_whose_server_does_not_know_the_node_is_not_kept_either() {
+    let world = world(50);
+    {
+        let mut world = world.borrow_mut();
+        world.status = [prints(HEALTHY)].into();
+        world.membership = [Membership::Forgotten, Membership::Forgotten, Membership::Known].into();
+        let wrong = Credentials { login_server: "https://wrong.example".into(), ..credentials("key1", "") };
+        world.fetch = [Ok(wrong), Ok(credentials("key2", ""))].into();
+    }
+    let mut refresher = refresher(&world, Options::default(), settings());
+    refresher.heal().unwrap_err();
+    world.borrow_mut().away = vec!["https://wrong.example".into()];
+    refresher.heal().unwrap();
+    assert_eq!(world.borrow().fetches, 2);
+}
+
+#[test]
 fn a_server_that_cloudbox_names_must_answer_before_the_node_is_sent_there() {
     let world = world(50);
     world.borrow_mut().status = [prints(LOGGED_OUT)].into();
