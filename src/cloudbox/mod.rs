@@ -11,7 +11,7 @@ pub use authkey::Credentials;
 use crate::error::Error;
 use crate::file;
 use crate::net::url::Url;
-use crate::net::{Answer, Http, NoAnswer, clock};
+use crate::net::{Answer, Http, clock};
 use crate::secret::{Secret, show};
 
 /// How long a whole request may take.
@@ -73,11 +73,7 @@ impl Client {
         let answer = self
             .http
             .post(&url, authkey::PATH, Some(&token), &authkey::question(&self.agent_name), LIMIT)
-            .map_err(|none| match none {
-            NoAnswer::ClockNotSet => Error::ClockNotSet,
-            NoAnswer::Stopped => Error::Stopped,
-            NoAnswer::Failed(why) => Error::Unavailable(show(&why, &[&token])),
-        })?;
+            .map_err(|none| none.into_error(|why| Error::Unavailable(show(&why, &[&token]))))?;
         judge(&answer)
     }
 }

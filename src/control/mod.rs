@@ -52,8 +52,7 @@ impl ControlServer for Http {
         match self.post(server, "/verify", None, &verify::question(node_key), LIMIT) {
             Ok(Answer { status, body, .. }) => Ok(verify::answer(status, body.expose())),
             Err(NoAnswer::Failed(why)) => Ok(Membership::NoAnswer(show(&why, &[]))),
-            Err(NoAnswer::ClockNotSet) => Err(Error::ClockNotSet),
-            Err(NoAnswer::Stopped) => Err(Error::Stopped),
+            Err(none) => Err(none.into_error(Error::ControlAway)),
         }
     }
 
@@ -64,9 +63,7 @@ impl ControlServer for Http {
                 Err(Error::ControlAway(format!("status {status}")))
             }
             Ok(_) => Ok(()),
-            Err(NoAnswer::Failed(why)) => Err(Error::ControlAway(show(&why, &[]))),
-            Err(NoAnswer::ClockNotSet) => Err(Error::ClockNotSet),
-            Err(NoAnswer::Stopped) => Err(Error::Stopped),
+            Err(none) => Err(none.into_error(|why| Error::ControlAway(show(&why, &[])))),
         }
     }
 }

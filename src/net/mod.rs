@@ -17,6 +17,7 @@ use ureq::http::{HeaderMap, Response};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
 use self::url::Url;
+use crate::error::Error;
 use crate::secret::Secret;
 use crate::signals::Signals;
 
@@ -32,6 +33,17 @@ pub enum NoAnswer {
     Stopped,
     /// The server could not be reached, or what came is no HTTP answer of a reasonable size.
     Failed(String),
+}
+
+impl NoAnswer {
+    /// The error for a caller to whom a server that does not answer is `failed`.
+    pub fn into_error(self, failed: impl FnOnce(String) -> Error) -> Error {
+        match self {
+            Self::ClockNotSet => Error::ClockNotSet,
+            Self::Stopped => Error::Stopped,
+            Self::Failed(why) => failed(why),
+        }
+    }
 }
 
 /// What a server said.

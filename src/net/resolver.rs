@@ -8,6 +8,8 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::NextTimeout;
 
+use super::url::bare;
+
 /// How many of a server's addresses are tried: more would only divide the time further.
 const MAX_TRIED: usize = 4;
 
@@ -20,9 +22,7 @@ impl Resolver for SystemResolver {
     fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let host = uri.host().ok_or_else(|| Error::BadUri(uri.to_string()))?;
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        // An IPv6 address keeps its brackets in the URI.
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let mut found: Vec<_> = (host, port).to_socket_addrs().map_err(|_| Error::HostNotFound)?.collect();
+        let mut found: Vec<_> = (bare(host), port).to_socket_addrs().map_err(|_| Error::HostNotFound)?.collect();
         // ureq gives most of the time to the first. The usual fault is an IPv6 that leads nowhere; an IPv4 that
         // is not there fails at once.
         found.sort_by_key(SocketAddr::is_ipv6);

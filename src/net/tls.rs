@@ -19,6 +19,7 @@ use ureq::unversioned::transport::{
 };
 
 use super::clock;
+use super::url::bare;
 use crate::file;
 
 /// Where distributions keep their bundle: Debian, Alpine and Buildroot; OpenWrt has the same by
@@ -130,7 +131,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         if !details.needs_tls() {
             return Ok(Some(Either::A(tcp)));
         }
-        let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let host = bare(details.uri.host().unwrap_or_default());
         let name = ServerName::try_from(host.to_owned()).map_err(|_| Error::Tls("not a host name for TLS"))?;
         let mut session = ClientConnection::new(Arc::clone(&self.0), name)?;
         let mut tcp = TransportAdapter::new(tcp, Arc::clone(&details.current_time));

@@ -43,7 +43,7 @@ impl Url {
         if uri.query().is_some() || written.contains('#') {
             return Err("a query or fragment is not allowed".into());
         }
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        let address = bare(host).parse::<IpAddr>();
         let loopback = address.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback());
         let tailscales_own =
             host.eq_ignore_ascii_case("tailscale.com") || host.to_ascii_lowercase().ends_with(".tailscale.com");
@@ -79,6 +79,11 @@ impl Url {
     pub fn is_loopback(&self) -> bool {
         self.loopback
     }
+}
+
+/// A URI's host without the brackets that an IPv6 address keeps there.
+pub(super) fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 #[cfg(test)]

@@ -137,11 +137,11 @@ impl Tailscale {
             self.spent.remove(0);
         }
         self.spent.push(key);
-        match self.run_up(&args, UP_LIMIT)? {
+        match self.run_up(&args)? {
             UpOutcome::OtherLoginServer(_) => {
                 log::debug!("the login server is written otherwise: again with --force-reauth");
                 args.push("--force-reauth".into());
-                self.run_up(&args, UP_LIMIT)
+                self.run_up(&args)
             }
             outcome => Ok(outcome),
         }
@@ -171,10 +171,10 @@ impl Tailscale {
     }
 
     /// Runs `up` with the last key.
-    fn run_up(&mut self, args: &[String], limit: Duration) -> Result<UpOutcome, Error> {
+    fn run_up(&mut self, args: &[String]) -> Result<UpOutcome, Error> {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let key = self.spent.pop();
-        let output = self.run(&args, key.as_ref(), limit, KEEP_WORDS);
+        let output = self.run(&args, key.as_ref(), UP_LIMIT, KEEP_WORDS);
         self.spent.extend(key);
         self.judge(output)
     }

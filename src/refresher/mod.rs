@@ -103,8 +103,8 @@ impl Refresher {
     /// Registers the node anew with a fresh key, and makes sure that it worked.
     ///
     /// # Errors
-    /// [`Error::CannotTell`] or [`Error::ControlAway`] before a key is asked for, what [`KeySource::fetch`] says, [`Error::Denied`],
-    /// or [`Error::NotRegistered`] if the node is not healthy within a minute.
+    /// [`Error::CannotTell`] or [`Error::ControlAway`] before a key is asked for, what [`KeySource::fetch`]
+    /// says, [`Error::Denied`], or [`Error::NotRegistered`] if the node is not healthy within a minute.
     pub fn heal(&mut self) -> Result<(), Error> {
         // Where there is no node to be asked, there is none to be registered.
         self.look()?;
@@ -200,7 +200,7 @@ impl Refresher {
         Ok(membership)
     }
 
-    /// Where the control server is, if that is known: CONTROL_URL, else what the last credentials named,
+    /// Where the control server is, if that is known: CONTROL_URL, else what the last credentials that took named,
     /// else what the node's preferences say. Tailscale's own server, which those name as long as nobody
     /// has said otherwise, is not asked.
     fn control_server(&mut self) -> Result<Option<Url>, Error> {
