@@ -16,7 +16,7 @@ usage: overlaykey [--config FILE] [--KEY VALUE ...] COMMAND
                   configuration again, USR1 looks now
   check [--json]  look once and say why; exit 0 healthy, 1 not, 3 cannot tell
   heal            register with a fresh key, now; exit 0 healed, 1 not
-  --version, --help; -v says more, -vv everything
+  --version, --help; -v says more
   exit 2: wrong command line or configuration
 
 Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in
@@ -38,7 +38,7 @@ Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in
   RUN_DIR         where status.json goes (/run/overlaykey)
   ON_CHANGE       command to run at each change, which is told by
                   OVERLAYKEY_VERDICT and OVERLAYKEY_REASON
-  LOG, LOG_LEVEL  stderr or syslog (stderr); error ... trace (info)
+  LOG, LOG_LEVEL  stderr or syslog (stderr); error ... debug (info)
 ";
 
 /// What the program is to do.
@@ -78,7 +78,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
     let mut parser = lexopt::Parser::from_args(args);
     let mut command = None;
     let mut json = false;
-    let mut verbose = 0_u32;
+    let mut verbose = false;
     let mut line = CommandLine { command: Command::Help, config: None, settings: Vec::new() };
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
@@ -86,7 +86,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
             Long("version") => return Ok(CommandLine { command: Command::Version, ..line }),
             Long("help") | Short('h') => return Ok(CommandLine { command: Command::Help, ..line }),
             Long("json") => json = true,
-            Short('v') => verbose += 1,
+            Short('v') => verbose = true,
             Long("config") if line.config.is_some() => return Err("--config is given twice".into()),
             Long("config") => line.config = Some(parser.value().map_err(|error| error.to_string())?.into()),
             Long(name) => {
@@ -113,14 +113,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
             }
         }
     }
-    let log_level = match verbose {
-        0 => None,
-        1 => Some("debug"),
-        _ => Some("trace"),
-    };
-    if let Some(level) = log_level {
+    if verbose {
         line.settings.retain(|setting| setting.key != "LOG_LEVEL");
-        line.settings.push(Setting { key: "LOG_LEVEL", value: level.into(), origin: Origin::Flag });
+        line.settings.push(Setting { key: "LOG_LEVEL", value: "debug".into(), origin: Origin::Flag });
     }
     line.command = match command {
         None => return Err("no command; allowed are run, check, heal (see overlaykey --help)".into()),
@@ -146,11 +141,11 @@ mod tests {
 
     #[test]
     fn options_may_stand_on_either_side_of_the_command() {
-        for line in ["--interval 5 --config f -vv run", "run --interval=5 --config=f -v -v"] {
+        for line in ["--interval 5 --config f -v run", "run --interval=5 --config=f -v -v"] {
             let got = words(line).unwrap();
             assert_eq!(got.command, Command::Run);
             assert_eq!((got.settings[0].key, got.settings[0].value.as_str()), ("INTERVAL", "5"));
-            assert_eq!((got.settings[1].key, got.settings[1].value.as_str()), ("LOG_LEVEL", "trace"));
+            assert_eq!((got.settings[1].key, got.settings[1].value.as_str()), ("LOG_LEVEL", "debug"));
             assert_eq!(got.config, Some("f".into()));
         }
         assert_eq!(words("--json check").unwrap().command, Command::Check { json: true });

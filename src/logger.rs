@@ -27,11 +27,24 @@ const MAX_LINE: usize = 1000;
 /// The system's log is wanted; it can change at a reload.
 static TO_SYSLOG: AtomicBool = AtomicBool::new(false);
 
+/// Says what only somebody in search of a fault wants to read. log's own `debug!` is compiled out by a feature in
+/// Cargo.toml, for the HTTP client's use of it, which is never shown, weighs 3 % of the binary.
+macro_rules! debug {
+    ($($text:tt)+) => {
+        if log::max_level() >= log::Level::Debug {
+            let record = &mut log::Record::builder();
+            let record = record.level(log::Level::Debug).target(module_path!());
+            log::logger().log(&record.args(format_args!($($text)+)).build());
+        }
+    };
+}
+pub(crate) use debug;
+
 /// Installs the logger. Only this program's own lines are let through: those of the HTTP client could hold
 /// what must not be seen.
 pub fn install() {
     let logger = Builder::new()
-        .filter_module("overlaykey", LevelFilter::Trace)
+        .filter_module("overlaykey", LevelFilter::Debug)
         .write_style(WriteStyle::Never)
         .target(Target::Pipe(Box::new(Sink)))
         .format(|line, record| {

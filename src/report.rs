@@ -8,6 +8,7 @@ use miniserde::{Serialize, json};
 
 use crate::error::Error;
 use crate::file;
+use crate::logger::debug;
 use crate::net::clock;
 use crate::node::exec::{End, Exec, Invocation, Output};
 use crate::node::status::State;
@@ -119,7 +120,7 @@ impl Report {
         let status = StatusFile { verdict, reason, since: clock::now().as_secs(), keys: self.keys };
         let path = dir.join(STATUS_FILE);
         if let Err(error) = file::replace(&path, &(json::to_string(&status) + "\n")) {
-            log::debug!("{}: {error}", path.display());
+            debug!("{}: {error}", path.display());
             let _ = fs::remove_file(&path);
         }
     }

@@ -80,7 +80,7 @@ const BAD: &[Bad] = &[
     (&["check", "--accept-routes", "perhaps"], &["accept-routes", "perhaps", "yes", "no"]),
     (&["check", "--ignore-credential-pod-cidr", "perhaps"], &["ignore-credential-pod-cidr", "perhaps"]),
     (&["check", "--log", "nowhere"], &["log", "nowhere", "stderr", "syslog"]),
-    (&["check", "--log-level", "loud"], &["log-level", "loud", "trace"]),
+    (&["check", "--log-level", "loud"], &["log-level", "loud", "debug"]),
     (&["check", "--cloudbox-url", "http://cloudbox.example"], &["cloudbox-url", "https"]),
     (&["check", "--cloudbox-url", "https://u:p@cloudbox.example"], &["cloudbox-url"]),
     (&["check", "--cloudbox-url", "https://cloudbox.example:70000"], &["cloudbox-url", "port"]),

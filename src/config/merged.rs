@@ -1,6 +1,5 @@
 //! The settings that hold, and what they make together.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,24 +14,29 @@ use crate::policy::DEFAULT_INTERVAL;
 /// The time between two questions to the control server about a healthy node.
 const DEFAULT_MEMBERSHIP_INTERVAL: Duration = Duration::from_mins(10);
 
-/// The settings that hold, by key.
-pub(super) struct Merged(BTreeMap<&'static str, Setting>);
+/// All settings, of which the last of a key holds.
+pub(super) struct Merged<'s>(Vec<&'s Setting>);
 
-impl Merged {
+impl<'s> Merged<'s> {
     /// Merges layers of settings, each of which outweighs those before.
-    pub(super) fn of(layers: &[&[Setting]]) -> Self {
-        Self(layers.iter().copied().flatten().map(|setting| (setting.key, setting.clone())).collect())
+    pub(super) fn of(layers: &[&'s [Setting]]) -> Self {
+        Self(layers.iter().copied().flatten().collect())
+    }
+
+    /// The setting of `key` that holds, if it is set to anything.
+    fn setting(&self, key: &str) -> Option<&'s Setting> {
+        self.0.iter().rfind(|setting| setting.key == key).copied().filter(|setting| !setting.value.trim().is_empty())
     }
 
     /// The value of `key`, if it is set to anything.
-    fn text(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(|setting| setting.value.trim()).filter(|value| !value.is_empty())
+    fn text(&self, key: &str) -> Option<&'s str> {
+        self.setting(key).map(|setting| setting.value.trim())
     }
 
     /// The value of `key` as `parse` reads it, if it is set to anything.
     fn value<T>(&self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, ConfigError> {
-        let Some(text) = self.text(key) else { return Ok(None) };
-        let value = parse(text).map_err(|why| ConfigError::at(&self.0[key], &why))?;
+        let Some(setting) = self.setting(key) else { return Ok(None) };
+        let value = parse(setting.value.trim()).map_err(|why| ConfigError::at(setting, &why))?;
         Ok(Some(value))
     }
 
@@ -46,7 +50,7 @@ impl Merged {
 
     pub(super) fn validate(&self) -> Result<Config, ConfigError> {
         // A file that was torn by a loss of power holds zeros.
-        if let Some(setting) = self.0.values().find(|setting| setting.value.contains(char::is_control)) {
+        if let Some(setting) = self.0.iter().find(|setting| setting.value.contains(char::is_control)) {
             return Err(ConfigError::at(setting, "control characters are not allowed"));
         }
         let membership_interval = self.value("MEMBERSHIP_INTERVAL", |text| match text {

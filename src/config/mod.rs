@@ -181,7 +181,8 @@ impl Config {
     /// file must be said there too.
     #[must_use]
     pub fn log_before(environment: &Environment, flags: &[Setting]) -> (LogTarget, LevelFilter) {
-        let merged = Merged::of(&[&from_environment(environment), flags]);
+        let environment = from_environment(environment);
+        let merged = Merged::of(&[&environment, flags]);
         (merged.log().unwrap_or(LogTarget::Stderr), merged.log_level().unwrap_or(LevelFilter::Info))
     }
 }

@@ -63,7 +63,6 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
             ("warn", LevelFilter::Warn),
             ("info", LevelFilter::Info),
             ("debug", LevelFilter::Debug),
-            ("trace", LevelFilter::Trace),
         ],
     )
 }

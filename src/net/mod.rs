@@ -2,6 +2,7 @@
 //! answers bounded in size and time, no redirects, no proxies, TLS always verified.
 
 pub mod clock;
+mod crypto;
 mod resolver;
 mod tls;
 pub mod url;

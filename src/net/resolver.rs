@@ -22,13 +22,12 @@ impl Resolver for SystemResolver {
     fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, Error> {
         let host = uri.host().ok_or_else(|| Error::BadUri(uri.to_string()))?;
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-        let mut found: Vec<_> = (bare(host), port).to_socket_addrs().map_err(|_| Error::HostNotFound)?.collect();
+        let found = (bare(host), port).to_socket_addrs().map_err(|_| Error::HostNotFound)?;
         // ureq gives most of the time to the first. The usual fault is an IPv6 that leads nowhere; an IPv4 that
         // is not there fails at once.
-        found.sort_by_key(SocketAddr::is_ipv6);
-        found.truncate(MAX_TRIED);
+        let (first, last): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv4);
         let mut addresses = self.empty();
-        for address in found {
+        for address in first.into_iter().chain(last).take(MAX_TRIED) {
             addresses.push(address);
         }
         if addresses.is_empty() { Err(Error::HostNotFound) } else { Ok(addresses) }

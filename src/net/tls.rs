@@ -7,10 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, KeyProvider};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::sign::SigningKey;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ureq::Error;
@@ -18,8 +16,8 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter, time,
 };
 
-use super::clock;
 use super::url::bare;
+use super::{clock, crypto};
 use crate::file;
 
 /// Where distributions keep their bundle: Debian, Alpine and Buildroot; OpenWrt has the same by
@@ -79,16 +77,6 @@ pub(super) fn explain(error: &rustls::Error) -> String {
     }
 }
 
-/// This program has no certificate of its own, and so no use for the code that reads and uses private keys.
-#[derive(Debug)]
-struct NoKeys;
-
-impl KeyProvider for NoKeys {
-    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
-        Err(rustls::Error::General("no client certificates".into()))
-    }
-}
-
 /// The clock of this program, for certificates.
 #[derive(Debug)]
 struct WallClock;
@@ -105,7 +93,7 @@ pub struct TlsConnector(Arc<ClientConfig>);
 impl TlsConnector {
     /// A connector that trusts [`roots`].
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Self, String> {
-        let provider = CryptoProvider { key_provider: &NoKeys, ..rustls::crypto::ring::default_provider() };
+        let provider = crypto::provider();
         let mut config = ClientConfig::builder_with_details(Arc::new(provider), Arc::new(WallClock))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?

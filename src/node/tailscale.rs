@@ -8,6 +8,7 @@ use miniserde::{Deserialize, json};
 use super::exec::{End, Exec, Invocation, Output};
 use super::status::{Status, refuses_key};
 use crate::error::Error;
+use crate::logger::debug;
 use crate::secret::{Secret, show};
 
 /// How long `status` and `debug prefs` may take.
@@ -139,7 +140,7 @@ impl Tailscale {
         self.spent.push(key);
         match self.run_up(&args)? {
             UpOutcome::OtherLoginServer(_) => {
-                log::debug!("the login server is written otherwise: again with --force-reauth");
+                debug!("the login server is written otherwise: again with --force-reauth");
                 args.push("--force-reauth".into());
                 self.run_up(&args)
             }
@@ -189,7 +190,7 @@ impl Tailscale {
         let said = String::from_utf8_lossy(&output.stderr);
         let says = |text| said.contains(text);
         let shown = self.words(&output);
-        log::debug!("tailscale up: {:?} {shown}", output.end);
+        debug!("tailscale up: {:?} {shown}", output.end);
         Ok(match output.end {
             End::Exited(0) => UpOutcome::Done,
             _ if refuses_key(&said) => UpOutcome::KeyRefused(shown),
@@ -211,7 +212,7 @@ impl Tailscale {
     fn run(&mut self, args: &[&str], stdin: Option<&Secret>, limit: Duration, keep: usize) -> Result<Output, Error> {
         let mut command = self.command.clone();
         command.extend(args.iter().map(|&arg| arg.into()));
-        log::debug!("running {}", command.join(" "));
+        debug!("running {}", command.join(" "));
         self.exec.run(&Invocation { argv: &command, stdin, env: &[], limit, keep })
     }
 }

@@ -6,6 +6,7 @@ use super::Refresher;
 use crate::cloudbox::Credentials;
 use crate::control::Membership;
 use crate::error::Error;
+use crate::logger::debug;
 use crate::net::url::Url;
 use crate::node::routes;
 use crate::node::status::State;
@@ -45,7 +46,7 @@ impl Refresher {
                 None => return Ok(()),
                 Some(why) => refusal = why,
             }
-            log::debug!("the key was refused: {refusal}");
+            debug!("the key was refused: {refusal}");
         }
         Err(Error::NotRegistered(format!("the key was refused: {refusal}")))
     }
@@ -77,7 +78,7 @@ impl Refresher {
         let login_server = self.new_login_server(&credentials)?;
         let registration =
             Registration { login_server: login_server.as_str().into(), advertise_routes: self.routes(&credentials)? };
-        log::debug!("registering at {}", login_server.as_str());
+        debug!("registering at {}", login_server.as_str());
         let outcome = self.node.up(&registration, credentials.auth_key)?;
         let (limit, said) = match outcome {
             UpOutcome::Done => (SETTLE, String::new()),

@@ -9,6 +9,7 @@ pub use self::check::Checked;
 use crate::cloudbox::KeySource;
 use crate::control::{ControlServer, Membership};
 use crate::error::Error;
+use crate::logger::debug;
 use crate::net::url::Url;
 use crate::node::status::{Status, Verdict};
 use crate::node::tailscale::{Tailscale, UpOutcome};
@@ -122,7 +123,7 @@ impl Refresher {
             };
             let now = Instant::now();
             let decision = self.policy.next(now, seen);
-            log::debug!("next: {:?}", decision.action);
+            debug!("next: {:?}", decision.action);
             self.report.tell(now, decision.news);
             action = decision.action;
         }
@@ -172,7 +173,7 @@ impl Refresher {
         match self.look() {
             Ok(status) => {
                 let Verdict { state, reason } = status.verdict();
-                log::trace!("looked: {state:?}");
+                debug!("looked: {state:?}");
                 Ok(Verdict { state, reason: self.node.shown(&reason) })
             }
             Err(Error::Stopped) => Err(Error::Stopped),

@@ -75,7 +75,7 @@ fn what_is_refused_names_its_place() {
         ("ACCEPT_ROUTES=maybe", "allowed are yes, no"),
         ("STOPPED=down", "allowed are up, leave"),
         ("LOG=file", "allowed are stderr, syslog"),
-        ("LOG_LEVEL=loud", "allowed are error, warn, info, debug, trace"),
+        ("LOG_LEVEL=loud", "allowed are error, warn, info, debug"),
         ("POD_CIDR=10.0.0.0/33", "is no CIDR"),
         ("CLOUDBOX_URL=http://cloudbox.example", "it must be https"),
         ("CLOUDBOX_URL=https://u:p@host", "a user or password"),

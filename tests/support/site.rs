@@ -79,7 +79,7 @@ impl Site {
         site.set("run-dir", run_dir);
         site.set("interval", "1");
         site.set("membership-interval", "0");
-        site.set("log-level", "trace");
+        site.set("log-level", "debug");
         site
     }
 
