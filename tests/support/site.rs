@@ -1,6 +1,7 @@
 //! One device with its cloudbox and its control server, and the program that looks after it.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -66,7 +67,8 @@ impl Site {
             options: BTreeMap::new(),
             environment: BTreeMap::new(),
             log_device: None,
-            program: env!("CARGO_BIN_EXE_overlaykey").to_owned(),
+            // Named where the build of another machine is to be tested, under an emulator.
+            program: env::var("OVERLAYKEY").unwrap_or_else(|_| env!("CARGO_BIN_EXE_overlaykey").to_owned()),
         };
         let cloudbox_url = format!("https://localhost:{}", site.cloudbox.port());
         site.set("cloudbox-url", cloudbox_url);
