@@ -26,3 +26,4 @@ mod secrets;
 mod signals;
 mod support;
 mod up;
+mod wide;

@@ -62,7 +62,7 @@ fn a_key_refused_behind_exit_0_is_replaced_at_once() {
     let ended = site.run(&["heal"]);
     assert_eq!(ended.code, Some(0), "{ended}");
     assert_eq!(keys(&site), [key(1), key(2)], "{ended}");
-    assert!(ended.took < Duration::from_secs(15), "not at once\n{ended}");
+    assert!(ended.took < Duration::from_secs(40), "not at once\n{ended}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub enum Manner {
     Drip(Duration),
     /// Announces the whole body, sends half of it and hangs up.
     CutOff,
+    /// Announces so many bytes, sends the body and hangs up.
+    Announced(u64),
     /// Hangs up instead of answering.
     HangUp,
     /// Keeps the connection and says nothing.

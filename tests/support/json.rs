@@ -1,6 +1,6 @@
 //! JSON as the tests read it.
 
-use miniserde::json::{self, Value};
+use miniserde::json::{self, Number, Value};
 
 /// A document that must be an object.
 pub struct Object(json::Object);
@@ -19,6 +19,14 @@ impl Object {
         match self.0.get(name) {
             Some(Value::String(text)) => text,
             other => panic!("{name} is {other:?}, not a string"),
+        }
+    }
+
+    /// The number under `name`; panics if it is no whole one.
+    pub fn number(&self, name: &str) -> u64 {
+        match self.0.get(name) {
+            Some(Value::Number(Number::U64(number))) => *number,
+            other => panic!("{name} is {other:?}, not a whole number"),
         }
     }
 }

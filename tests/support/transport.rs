@@ -111,7 +111,9 @@ impl Connection {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         if answer.status != 204 {
-            let _ = write!(head, "Content-Length: {}\r\n", answer.body.len());
+            let length =
+                if let Manner::Announced(length) = answer.manner { length } else { answer.body.len() as u64 };
+            let _ = write!(head, "Content-Length: {length}\r\n");
         }
         self.stream.write_all((head + "\r\n").as_bytes())?;
         match answer.manner {
@@ -132,7 +134,7 @@ impl Connection {
             _ => self.stream.write_all(&answer.body)?,
         }
         self.stream.flush()?;
-        Ok(true)
+        Ok(!matches!(answer.manner, Manner::Announced(_)))
     }
 
     /// Says goodbye.
