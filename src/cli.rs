@@ -13,8 +13,10 @@ overlaykey keeps this device registered on its Tailscale or Headscale overlay.
 
 usage: overlaykey [--config FILE] [--KEY VALUE ...] COMMAND
   run             look and heal for ever; TERM ends it, HUP reads the
-                  configuration again, USR1 looks now
+                  configuration again, USR1 looks now; --ready-fd N: a newline
+                  to that descriptor once it runs
   check [--json]  look once and say why; exit 0 healthy, 1 not, 3 cannot tell
+  status [--json] what the daemon saw last; exit 0 healthy, 1 not, 3 no daemon
   heal            register with a fresh key, now; exit 0 healed, 1 not
   --version, --help; -v says more
   exit 2: wrong command line or configuration
@@ -28,16 +30,17 @@ Settings, as --interval 30s, as OVERLAYKEY_INTERVAL=30s or as INTERVAL=30s in
   POD_CIDR        CIDRs to advertise if cloudbox names none, commas between
   IGNORE_CREDENTIAL_POD_CIDR  yes: advertise POD_CIDR only (no)
   INTERVAL        time between two looks: 30, 30s, 5m, 1h (60s)
-  MEMBERSHIP_INTERVAL  ... between two questions to the control server about
-                  a healthy node; 0: never (10m)
+  MEMBERSHIP_INTERVAL  ... two questions to the control server; 0: never (10m)
   TAILSCALE       command: podman exec -i runtime tailscale (tailscale)
   UP_FLAGS        more flags for tailscale up, which resets what is not named
   ACCEPT_ROUTES   yes or no (yes)
   STOPPED         what a stopped node is to be: up or leave (up)
   CA_FILE         PEM file of more authorities to trust
-  RUN_DIR         where status.json goes (/run/overlaykey)
-  ON_CHANGE       command to run at each change, which is told by
-                  OVERLAYKEY_VERDICT and OVERLAYKEY_REASON
+  RESOLVE         addresses of hosts: cloudbox.example=192.0.2.7
+  RUN_DIR         where status.json and the lock go (/run/overlaykey)
+  HEARTBEAT       yes: each look gives status.json a new time stamp (no)
+  ON_CHANGE       command to run at each change (told by OVERLAYKEY_VERDICT
+                  and OVERLAYKEY_REASON)
   LOG, LOG_LEVEL  stderr or syslog (stderr); error ... debug (info)
 ";
 
@@ -48,6 +51,11 @@ pub enum Command {
     Run,
     /// One look.
     Check {
+        /// As one line of JSON.
+        json: bool,
+    },
+    /// What the daemon saw last.
+    Status {
         /// As one line of JSON.
         json: bool,
     },
@@ -66,6 +74,8 @@ pub struct CommandLine {
     pub command: Command,
     /// `--config`.
     pub config: Option<PathBuf>,
+    /// The descriptor that is told when the daemon runs.
+    pub ready_fd: Option<u32>,
     /// The settings, as written.
     pub settings: Vec<Setting>,
 }
@@ -79,7 +89,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
     let mut command = None;
     let mut json = false;
     let mut verbose = false;
-    let mut line = CommandLine { command: Command::Help, config: None, settings: Vec::new() };
+    let mut line = CommandLine { command: Command::Help, config: None, ready_fd: None, settings: Vec::new() };
     while let Some(arg) = parser.next().map_err(|error| error.to_string())? {
         match arg {
             // Whoever asks for help does not want a key to be spent, wherever the word stands.
@@ -89,6 +99,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
             Short('v') => verbose = true,
             Long("config") if line.config.is_some() => return Err("--config is given twice".into()),
             Long("config") => line.config = Some(parser.value().map_err(|error| error.to_string())?.into()),
+            Long("ready-fd") => {
+                let value = parser.value().map_err(|error| error.to_string())?;
+                let number = value.to_str().and_then(|text| text.parse().ok());
+                line.ready_fd = Some(number.ok_or_else(|| format!("--ready-fd {}: not a number", value.display()))?);
+            }
             Long(name) => {
                 let flag = format!("--{name}");
                 let key = KEYS.into_iter().find(|key| Origin::flag(key) == flag).ok_or_else(|| unknown(&flag))?;
@@ -104,8 +119,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
                 let named = match word.to_str() {
                     Some("run") => Command::Run,
                     Some("check") => Command::Check { json: false },
+                    Some("status") => Command::Status { json: false },
                     Some("heal") => Command::Heal,
-                    _ => return Err(format!("unknown command {}; allowed are run, check, heal", word.display())),
+                    _ => {
+                        return Err(format!(
+                            "unknown command {}; allowed are run, check, status, heal",
+                            word.display()
+                        ));
+                    }
                 };
                 if command.replace(named).is_some() {
                     return Err(format!("one command is enough: {}", word.display()));
@@ -118,9 +139,13 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
         line.settings.push(Setting { key: "LOG_LEVEL", value: "debug".into(), origin: Origin::Flag });
     }
     line.command = match command {
-        None => return Err("no command; allowed are run, check, heal (see overlaykey --help)".into()),
+        None => return Err("no command; allowed are run, check, status, heal (see overlaykey --help)".into()),
         Some(Command::Check { .. }) => Command::Check { json },
-        Some(_) if json => return Err("--json goes with check only".into()),
+        Some(Command::Status { .. }) => Command::Status { json },
+        Some(_) if json => return Err("--json goes with check and status only".into()),
+        Some(command) if line.ready_fd.is_some() && command != Command::Run => {
+            return Err("--ready-fd goes with run only".into());
+        }
         Some(command) => command,
     };
     Ok(line)
@@ -160,7 +185,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (line, words_in_error) in [
             ("", "no command"),
-            ("runn", "runn; allowed are run, check, heal"),
+            ("runn", "runn; allowed are run, check, status, heal"),
             ("run heal", "one command"),
             ("run --intervall 5", "--intervall; allowed are"),
             ("run -x", "-x; allowed are"),

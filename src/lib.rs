@@ -30,7 +30,7 @@
 //!
 //! let signals = Rc::new(Signals::install(0)?);
 //! let exec = || Box::new(SystemExec::new(Rc::clone(&signals)));
-//! let http = Http::new(None, Some(Rc::clone(&signals)))?;
+//! let http = Http::new(None, Vec::new(), Some(Rc::clone(&signals)))?;
 //! let token = Token::File("/etc/overlaykey/token".into());
 //! let waiter = Rc::clone(&signals);
 //! let mut refresher = Refresher::new(
@@ -50,11 +50,13 @@
 //! ```
 
 pub mod cli;
+pub mod clock;
 pub mod cloudbox;
 pub mod config;
 pub mod control;
 pub mod error;
 pub mod file;
+pub mod instance;
 pub mod logger;
 pub mod net;
 pub mod node;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use overlaykey::cli::{self, Command, CommandLine};
 use overlaykey::cloudbox::Token;
 use overlaykey::config::{Config, ConfigError};
+use overlaykey::instance::Turn;
 use overlaykey::net::Http;
 use overlaykey::node::exec::SystemExec;
 use overlaykey::node::status::State;
@@ -17,8 +18,9 @@ use overlaykey::node::tailscale::Tailscale;
 use overlaykey::policy::Settings;
 use overlaykey::refresher::{Ended, Options};
 use overlaykey::report::Report;
+use overlaykey::report::status::Status;
 use overlaykey::signals::{Signals, Wake};
-use overlaykey::{Client, Refresher, logger};
+use overlaykey::{Client, Refresher, clock, instance, logger};
 
 /// Not healthy, or not healed.
 const FAILED: u8 = 1;
@@ -29,6 +31,9 @@ const CANNOT_TELL: u8 = 3;
 
 /// How often a broken configuration is read again.
 const CONFIG_RETRY: Duration = Duration::from_mins(1);
+
+/// How often a daemon that waits for its turn tries to take it.
+const TURN_RETRY: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     logger::install();
@@ -43,6 +48,7 @@ fn main() -> ExitCode {
         Command::Version => out(concat!(env!("OVERLAYKEY_VERSION"), "\n")),
         Command::Run => run(&line),
         Command::Check { json } => once(&line, CANNOT_TELL, |refresher, config| check(refresher, config, json)),
+        Command::Status { json } => status(&line, json),
         Command::Heal => once(&line, FAILED, |refresher, _| heal(refresher)),
     }
 }
@@ -101,6 +107,32 @@ fn heal(refresher: &mut Refresher) -> ExitCode {
     }
 }
 
+/// What the daemon saw last: of a file, for anybody who may read it.
+fn status(line: &CommandLine, json: bool) -> ExitCode {
+    let run_dir = match load(line) {
+        Ok(config) => config.run_dir,
+        Err(error) => return usage(&error.text),
+    };
+    if !instance::is_taken(&run_dir) {
+        out(&format!("overlaykey does not run (or has no lock in {})\n", run_dir.display()));
+        return ExitCode::from(CANNOT_TELL);
+    }
+    match Status::read(&run_dir) {
+        Ok(status) => {
+            out(&format!("{}\n", if json { status.json() } else { status.text(clock::now()) }));
+            match status.verdict.as_str() {
+                "healthy" => ExitCode::SUCCESS,
+                "cannot-tell" => ExitCode::from(CANNOT_TELL),
+                _ => ExitCode::from(FAILED),
+            }
+        }
+        Err(error) => {
+            out(&format!("overlaykey runs, but {}: {error}\n", Status::path(&run_dir).display()));
+            ExitCode::from(CANNOT_TELL)
+        }
+    }
+}
+
 /// The daemon. Ends by a signal only, or at once if the command line is wrong.
 fn run(line: &CommandLine) -> ExitCode {
     let signals = match Signals::install(0) {
@@ -109,10 +141,20 @@ fn run(line: &CommandLine) -> ExitCode {
     };
     let mut running: Option<(Refresher, Config)> = None;
     let mut told = String::new();
+    let mut turn = None;
+    let mut pause = Duration::ZERO;
+    let mut ready_fd = line.ready_fd;
     loop {
         match load(line).and_then(|config| Ok((http(&config, &signals)?, config))) {
             Ok((http, config)) => {
                 logger::configure(config.log, config.log_level);
+                if turn.is_none() {
+                    turn = wait_for_turn(&config, &signals);
+                    if turn.is_none() {
+                        return stopped();
+                    }
+                    pause = instance::pause_before_start(&config.run_dir);
+                }
                 let mut refresher = build(&config, http, &signals);
                 if let Some((before, old)) = running.take() {
                     log::info!("the configuration was read again");
@@ -134,6 +176,18 @@ fn run(line: &CommandLine) -> ExitCode {
                 }
             }
         }
+        if let Some(fd) = ready_fd.take() {
+            instance::tell_ready(fd);
+        }
+        let pause = std::mem::take(&mut pause);
+        if !pause.is_zero() {
+            log::warn!("started again too soon: waiting {} s", pause.as_secs());
+            match signals.wait(pause) {
+                Wake::Stop => return stopped(),
+                Wake::Reload => continue,
+                Wake::Elapsed | Wake::Look => {}
+            }
+        }
         let ended = match &mut running {
             Some((refresher, _)) => refresher.run(),
             None => match signals.wait(CONFIG_RETRY) {
@@ -142,8 +196,29 @@ fn run(line: &CommandLine) -> ExitCode {
             },
         };
         if ended == Ended::Stop {
-            log::info!("stopped");
-            return ExitCode::SUCCESS;
+            return stopped();
+        }
+    }
+}
+
+fn stopped() -> ExitCode {
+    log::info!("stopped");
+    ExitCode::SUCCESS
+}
+
+/// Waits until no other daemon has the turn. `None`: a signal says to end.
+fn wait_for_turn(config: &Config, signals: &Signals) -> Option<Turn> {
+    let mut told = false;
+    loop {
+        if let Some(turn) = instance::take_turn(&config.run_dir) {
+            return Some(turn);
+        }
+        if !told {
+            log::warn!("another overlaykey has the lock in {}: waiting for its end", config.run_dir.display());
+            told = true;
+        }
+        if signals.wait(TURN_RETRY) == Wake::Stop {
+            return None;
         }
     }
 }
@@ -158,7 +233,7 @@ fn environment(name: &str) -> Option<String> {
 }
 
 fn http(config: &Config, signals: &Rc<Signals>) -> Result<Http, ConfigError> {
-    Http::new(config.ca_file.as_deref(), Some(Rc::clone(signals)))
+    Http::new(config.ca_file.as_deref(), config.resolve.clone(), Some(Rc::clone(signals)))
         .map_err(|why| ConfigError { text: format!("CA_FILE: {why}"), on_command_line: false })
 }
 
@@ -167,7 +242,7 @@ fn build(config: &Config, http: Http, signals: &Rc<Signals>) -> Refresher {
     warn_of_open_token(config);
     let exec = || Box::new(SystemExec::new(Rc::clone(signals)));
     let mut report = Report::new(exec());
-    report.configure(config.run_dir.clone(), config.on_change.clone());
+    report.configure(config.run_dir.clone(), config.heartbeat, config.on_change.clone());
     let node = Tailscale::new(config.tailscale.clone(), config.accept_routes, config.up_flags.clone(), exec());
     let token = Token::File(config.token_file.clone());
     let keys = Client::new(config.cloudbox_url.as_str(), token, &config.agent_name, http.clone());

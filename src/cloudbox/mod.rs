@@ -8,10 +8,11 @@ use std::time::Duration;
 
 pub use authkey::Credentials;
 
+use crate::clock;
 use crate::error::Error;
 use crate::file;
 use crate::net::url::Url;
-use crate::net::{Answer, Http, clock};
+use crate::net::{Answer, Http};
 use crate::secret::{Secret, show};
 
 /// How long a whole request may take.

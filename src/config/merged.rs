@@ -7,6 +7,7 @@ use log::LevelFilter;
 
 use super::values::{choice, cloudbox_url, log_level, time, up_flags, words, yes_or_no};
 use super::{Config, ConfigError, LogTarget, Setting};
+use crate::net::resolver::Pin;
 use crate::net::url::Url;
 use crate::node::routes;
 use crate::policy::DEFAULT_INTERVAL;
@@ -72,7 +73,11 @@ impl<'s> Merged<'s> {
                 .value("STOPPED", |text| choice(text, &[("up", true), ("leave", false)]))?
                 .unwrap_or(true),
             ca_file,
+            resolve: self
+                .value("RESOLVE", |text| text.split_whitespace().map(Pin::parse).collect())?
+                .unwrap_or_default(),
             run_dir: self.path("RUN_DIR", "/run/overlaykey"),
+            heartbeat: self.value("HEARTBEAT", yes_or_no)?.unwrap_or(false),
             on_change: self.words("ON_CHANGE", "")?,
             log: self.log()?,
             log_level: self.log_level()?,

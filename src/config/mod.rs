@@ -13,6 +13,7 @@ use log::LevelFilter;
 
 use self::merged::Merged;
 use crate::file::read_text;
+use crate::net::resolver::Pin;
 use crate::net::url::Url;
 
 /// Where the configuration is unless `--config` says otherwise.
@@ -22,7 +23,7 @@ const DEFAULT_FILE: &str = "/etc/overlaykey/overlaykey.conf";
 const MAX_FILE: u64 = 64 * 1024;
 
 /// Every key there is.
-pub const KEYS: [&str; 17] = [
+pub const KEYS: [&str; 19] = [
     "CLOUDBOX_URL",
     "TOKEN_FILE",
     "AGENT_NAME",
@@ -36,7 +37,9 @@ pub const KEYS: [&str; 17] = [
     "ACCEPT_ROUTES",
     "STOPPED",
     "CA_FILE",
+    "RESOLVE",
     "RUN_DIR",
+    "HEARTBEAT",
     "ON_CHANGE",
     "LOG",
     "LOG_LEVEL",
@@ -119,6 +122,7 @@ pub enum LogTarget {
 
 /// The configuration, validated.
 #[derive(Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // each of them is a setting
 pub struct Config {
     /// Where keys come from.
     pub cloudbox_url: Url,
@@ -146,8 +150,12 @@ pub struct Config {
     pub resume_stopped: bool,
     /// More authorities to trust.
     pub ca_file: Option<PathBuf>,
-    /// Where the status file goes.
+    /// Addresses of hosts that need no name server.
+    pub resolve: Vec<Pin>,
+    /// Where the status file and the lock go.
     pub run_dir: PathBuf,
+    /// Each look gives the status file a new time stamp.
+    pub heartbeat: bool,
     /// The hook's command; empty: none.
     pub on_change: Vec<String>,
     /// Where the log goes.

@@ -1,9 +1,9 @@
 //! The HTTP client that [`cloudbox`](crate::cloudbox) and [`control`](crate::control) share: one thread,
 //! answers bounded in size and time, no redirects, no proxies, TLS always verified.
 
-pub mod clock;
 mod crypto;
-mod resolver;
+mod dns;
+pub mod resolver;
 mod tls;
 pub mod url;
 
@@ -17,7 +17,9 @@ use ureq::config::Config;
 use ureq::http::{HeaderMap, Response};
 use ureq::unversioned::transport::{Connector as _, TcpConnector};
 
+use self::resolver::{Names, Pin};
 use self::url::Url;
+use crate::clock;
 use crate::error::Error;
 use crate::secret::Secret;
 use crate::signals::Signals;
@@ -66,12 +68,12 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client that trusts the built-in roots, the system's and those of `ca_file` (PEM), and that is
-    /// ended by `signals`, if there are any.
+    /// A client that trusts the built-in roots, the system's and those of `ca_file` (PEM), that knows the
+    /// addresses `pinned`, and that is ended by `signals`, if there are any.
     ///
     /// # Errors
     /// `ca_file` cannot be read or holds no certificate.
-    pub fn new(ca_file: Option<&Path>, signals: Option<Rc<Signals>>) -> Result<Self, String> {
+    pub fn new(ca_file: Option<&Path>, pinned: Vec<Pin>, signals: Option<Rc<Signals>>) -> Result<Self, String> {
         let config = Config::builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -81,7 +83,7 @@ impl Http {
             .user_agent(concat!("overlaykey/", env!("CARGO_PKG_VERSION")))
             .build();
         let connector = TcpConnector::default().chain(tls::TlsConnector::new(ca_file)?);
-        Ok(Self { agent: Agent::with_parts(config, connector, resolver::SystemResolver), signals })
+        Ok(Self { agent: Agent::with_parts(config, connector, Names { pinned }), signals })
     }
 
     /// Posts `body`, which is JSON, to `path` under `server`, with the bearer `token` if there is one. The whole of it takes at most

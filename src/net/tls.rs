@@ -16,9 +16,9 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter, time,
 };
 
+use super::crypto;
 use super::url::bare;
-use super::{clock, crypto};
-use crate::file;
+use crate::{clock, file};
 
 /// Where distributions keep their bundle: Debian, Alpine and Buildroot; OpenWrt has the same by
 /// ca-bundle; then Fedora and the BSD-like `/etc/ssl/cert.pem`.

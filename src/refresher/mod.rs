@@ -122,10 +122,14 @@ impl Refresher {
                 Err(Interrupted(ended)) => return ended,
             };
             let now = Instant::now();
+            if matches!(seen, Seen::Heal(Ok(()))) {
+                self.report.healed();
+            }
             let decision = self.policy.next(now, seen);
             debug!("next: {:?}", decision.action);
-            self.report.tell(now, decision.news);
             action = decision.action;
+            let wait = if let Action::Wait(time) = action { Some(time) } else { None };
+            self.report.tell(now, decision.news, wait);
         }
     }
 

@@ -48,25 +48,25 @@ fn what_is_wrong_is_told_once_and_then_hourly() {
     });
     let mut report = Report::new(Box::new(Fake(world(0))));
     let mut now = Instant::now();
-    report.tell(now, Some(news(State::Unregistered, "a")));
+    report.tell(now, Some(news(State::Unregistered, "a")), None);
     assert_eq!(lines(), ["WARN unregistered: about a, next attempt in 15 s"]);
     for _ in 0..59 {
         now += Duration::from_mins(1);
-        report.tell(now, Some(news(State::Unregistered, "a")));
-        report.tell(now, None);
+        report.tell(now, Some(news(State::Unregistered, "a")), None);
+        report.tell(now, None, None);
     }
     assert_eq!(lines(), [""; 0]);
     for _ in 0..120 {
         now += Duration::from_mins(1);
-        report.tell(now, None);
+        report.tell(now, None, None);
     }
     assert_eq!(lines(), ["WARN still unregistered: about a"; 2]);
-    report.tell(now, Some(news(State::Unregistered, "b")));
-    report.tell(now, Some(news(State::Healthy, "b")));
+    report.tell(now, Some(news(State::Unregistered, "b")), None);
+    report.tell(now, Some(news(State::Healthy, "b")), None);
     assert_eq!(lines(), ["WARN unregistered: about b, next attempt in 15 s", "INFO healthy: about b"]);
     for _ in 0..600 {
         now += Duration::from_mins(1);
-        report.tell(now, Some(news(State::Healthy, "b")));
+        report.tell(now, Some(news(State::Healthy, "b")), None);
     }
     assert_eq!(lines(), [""; 0], "silence while all is well");
 }

@@ -35,7 +35,7 @@ fn cloudbox(status: &'static str, body: &'static str) -> (Client, thread::JoinHa
         request + std::str::from_utf8(&content).unwrap()
     });
     let token = Token::Value(Secret::new(" token-1\n".into()));
-    (Client::new(&base, token, "host-1", Http::new(None, None).unwrap()), server)
+    (Client::new(&base, token, "host-1", Http::new(None, Vec::new(), None).unwrap()), server)
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn fetch_tells_disabled_and_throttled_apart() {
 
 #[test]
 fn fetch_needs_a_base_a_token_and_a_name() {
-    let http = Http::new(None, None).unwrap();
+    let http = Http::new(None, Vec::new(), None).unwrap();
     for (base, token, name) in
         [("", "t", "n"), ("https://cloudbox.invalid", " ", "n"), ("https://cloudbox.invalid", "t", "")]
     {

@@ -1,15 +1,13 @@
 //! What others see: one log line a change, the status file, the hook.
 
-use std::fs;
+pub mod status;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use miniserde::{Serialize, json};
-
+use self::status::Status;
+use crate::clock;
 use crate::error::Error;
-use crate::file;
-use crate::logger::debug;
-use crate::net::clock;
 use crate::node::exec::{End, Exec, Invocation, Output};
 use crate::node::status::State;
 use crate::policy::News;
@@ -19,19 +17,6 @@ const REMINDER: Duration = Duration::from_hours(1);
 
 /// How long the hook may take.
 const HOOK_LIMIT: Duration = Duration::from_secs(10);
-
-/// The status file in RUN_DIR.
-const STATUS_FILE: &str = "status.json";
-
-#[derive(Serialize)]
-struct StatusFile<'a> {
-    verdict: &'a str,
-    reason: &'a str,
-    /// Wall time of the change, in seconds since 1970.
-    since: u64,
-    /// Keys spent since the program started.
-    keys: u32,
-}
 
 /// The word for a state, in the log, in files and in `check --json`.
 #[must_use]
@@ -50,10 +35,13 @@ pub fn word(state: State) -> &'static str {
 /// Tells others what changes.
 pub struct Report {
     run_dir: Option<PathBuf>,
+    heartbeat: bool,
     hook: Vec<String>,
     exec: Box<dyn Exec>,
     told: Option<Told>,
-    keys: u32,
+    status: Status,
+    /// The status file is behind `status`.
+    behind: bool,
 }
 
 /// What was told last.
@@ -66,29 +54,51 @@ impl Report {
     /// Tells the log only. Hooks are run by `exec`.
     #[must_use]
     pub fn new(exec: Box<dyn Exec>) -> Self {
-        Self { run_dir: None, hook: Vec::new(), exec, told: None, keys: 0 }
+        Self {
+            run_dir: None,
+            heartbeat: false,
+            hook: Vec::new(),
+            exec,
+            told: None,
+            status: Status::default(),
+            behind: false,
+        }
     }
 
-    /// Keeps `status.json` in `run_dir` from now on, and runs `hook` if it has words.
-    pub fn configure(&mut self, run_dir: PathBuf, hook: Vec<String>) {
+    /// Keeps `status.json` in `run_dir` from now on, with a new time stamp at each look if there is to be a
+    /// `heartbeat`, and runs `hook` if it has words.
+    pub fn configure(&mut self, run_dir: PathBuf, heartbeat: bool, hook: Vec<String>) {
         self.run_dir = Some(run_dir);
+        self.heartbeat = heartbeat;
         self.hook = hook;
     }
 
     /// Knows what `before` has told already, and how many keys were spent.
     pub fn take_over(&mut self, before: Self) {
         self.told = before.told;
-        self.keys = before.keys;
+        self.status = before.status;
     }
 
     /// A key was spent.
     pub fn key_spent(&mut self) {
-        self.keys += 1;
+        self.status.keys += 1;
+        self.behind = true;
     }
 
-    /// Tells `news` if it is any, or reminds of what is still wrong.
-    pub fn tell(&mut self, now: Instant, news: Option<News>) {
+    /// A heal took.
+    pub fn healed(&mut self) {
+        self.status.last_heal = Some(clock::now().as_secs());
+        self.behind = true;
+    }
+
+    /// Tells `news` if it is any, or reminds of what is still wrong. The node is looked at again after `wait`.
+    pub fn tell(&mut self, now: Instant, news: Option<News>, wait: Option<Duration>) {
         let Some(news) = news.filter(|news| self.is_new(news)) else {
+            if self.behind {
+                self.write_status(wait);
+            } else if let Some(run_dir) = self.run_dir.as_ref().filter(|_| self.heartbeat && wait.is_some()) {
+                Status::touch(run_dir);
+            }
             if let Some(told) = self.told.as_mut().filter(|told| is_wrong(&told.news) && now >= told.at + REMINDER) {
                 told.at = now;
                 log::warn!("still {}: {}", word(told.news.state), told.news.text);
@@ -103,7 +113,12 @@ impl Report {
         } else {
             log::info!("{state}: {text}");
         }
-        self.write_status(state, text);
+        if self.status.verdict != state {
+            state.clone_into(&mut self.status.verdict);
+            self.status.since = clock::now().as_secs();
+        }
+        text.clone_into(&mut self.status.reason);
+        self.write_status(wait);
         if self.told.as_ref().is_none_or(|told| word(told.news.state) != state) {
             self.run_hook(state, text);
         }
@@ -114,14 +129,11 @@ impl Report {
         self.told.as_ref().is_none_or(|told| told.news.topic != news.topic || told.news.state != news.state)
     }
 
-    /// Writes the status file anew, by rename. Where that does not work there is none: an old one would lie.
-    fn write_status(&self, verdict: &str, reason: &str) {
-        let Some(dir) = &self.run_dir else { return };
-        let status = StatusFile { verdict, reason, since: clock::now().as_secs(), keys: self.keys };
-        let path = dir.join(STATUS_FILE);
-        if let Err(error) = file::replace(&path, &(json::to_string(&status) + "\n")) {
-            debug!("{}: {error}", path.display());
-            let _ = fs::remove_file(&path);
+    fn write_status(&mut self, wait: Option<Duration>) {
+        self.status.next_look = wait.map(|wait| clock::now().saturating_add(wait).as_secs());
+        self.behind = false;
+        if let Some(run_dir) = &self.run_dir {
+            self.status.write(run_dir);
         }
     }
 
