@@ -138,14 +138,14 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<CommandLine, St
         line.settings.retain(|setting| setting.key != "LOG_LEVEL");
         line.settings.push(Setting { key: "LOG_LEVEL", value: "debug".into(), origin: Origin::Flag });
     }
+    if line.ready_fd.is_some() && command.is_some_and(|command| command != Command::Run) {
+        return Err("--ready-fd goes with run only".into());
+    }
     line.command = match command {
         None => return Err("no command; allowed are run, check, status, heal (see overlaykey --help)".into()),
         Some(Command::Check { .. }) => Command::Check { json },
         Some(Command::Status { .. }) => Command::Status { json },
         Some(_) if json => return Err("--json goes with check and status only".into()),
-        Some(command) if line.ready_fd.is_some() && command != Command::Run => {
-            return Err("--ready-fd goes with run only".into());
-        }
         Some(command) => command,
     };
     Ok(line)

@@ -18,6 +18,7 @@ mod configuration;
 mod control;
 mod demo;
 mod heal;
+mod instance;
 mod leftovers;
 mod library;
 mod log;
