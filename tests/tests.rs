@@ -22,6 +22,7 @@ mod instance;
 mod leftovers;
 mod library;
 mod log;
+mod names;
 mod report;
 mod secrets;
 mod signals;

@@ -54,7 +54,7 @@ pub fn root_pem() -> &'static str {
 pub fn server_config(kind: Certificate) -> Arc<ServerConfig> {
     let names: &[&str] = match kind {
         Certificate::WrongName => &["elsewhere.example"],
-        _ => &["localhost", "127.0.0.1"],
+        _ => &["localhost", "127.0.0.1", "cloudbox.test"],
     };
     let (from, until) = match kind {
         Certificate::Expired => (2020, 2021),
