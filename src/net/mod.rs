@@ -7,7 +7,8 @@ pub mod resolver;
 mod tls;
 pub mod url;
 
-use std::path::Path;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -63,7 +64,10 @@ pub struct Answer {
 /// The client. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
-    agent: Agent,
+    /// Made at the first request: most devices never need one, and the roots take 100 KB.
+    agent: Rc<OnceCell<Agent>>,
+    ca_file: Option<PathBuf>,
+    pinned: Vec<Pin>,
     signals: Option<Rc<Signals>>,
 }
 
@@ -74,16 +78,31 @@ impl Http {
     /// # Errors
     /// `ca_file` cannot be read or holds no certificate.
     pub fn new(ca_file: Option<&Path>, pinned: Vec<Pin>, signals: Option<Rc<Signals>>) -> Result<Self, String> {
+        if let Some(path) = ca_file {
+            tls::check(path)?;
+        }
+        Ok(Self { agent: Rc::default(), ca_file: ca_file.map(Into::into), pinned, signals })
+    }
+
+    fn agent(&self) -> Result<&Agent, NoAnswer> {
+        if let Some(agent) = self.agent.get() {
+            return Ok(agent);
+        }
         let config = Config::builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
             .max_idle_connections(0) // the next request is minutes away
+            // A quarter of what ureq takes, twice, for each connection.
+            .input_buffer_size(32 * 1024)
+            .output_buffer_size(8 * 1024)
             .user_agent(concat!("overlaykey/", env!("CARGO_PKG_VERSION")))
             .build();
-        let connector = TcpConnector::default().chain(tls::TlsConnector::new(ca_file)?);
-        Ok(Self { agent: Agent::with_parts(config, connector, Names { pinned }), signals })
+        let tls = tls::TlsConnector::new(self.ca_file.as_deref())
+            .map_err(|why| NoAnswer::Failed(format!("CA_FILE: {why}")))?;
+        let names = Names { pinned: self.pinned.clone() };
+        Ok(self.agent.get_or_init(|| Agent::with_parts(config, TcpConnector::default().chain(tls), names)))
     }
 
     /// Posts `body`, which is JSON, to `path` under `server`, with the bearer `token` if there is one. The whole of it takes at most
@@ -99,8 +118,8 @@ impl Http {
         body: &str,
         limit: Duration,
     ) -> Result<Answer, NoAnswer> {
-        self.request(server, || {
-            let mut request = self.agent.post(server.join(path)).header("Content-Type", "application/json");
+        self.request(server, |agent| {
+            let mut request = agent.post(server.join(path)).header("Content-Type", "application/json");
             if let Some(token) = token {
                 request = request.header("Authorization", format!("Bearer {}", token.expose()));
             }
@@ -113,18 +132,19 @@ impl Http {
     /// # Errors
     /// See [`NoAnswer`].
     pub fn get(&self, server: &Url, path: &str, limit: Duration) -> Result<Answer, NoAnswer> {
-        self.request(server, || self.agent.get(server.join(path)).config().timeout_global(Some(limit)).build().call())
+        self.request(server, |agent| agent.get(server.join(path)).config().timeout_global(Some(limit)).build().call())
     }
 
     fn request(
         &self,
         server: &Url,
-        send: impl FnOnce() -> Result<Response<Body>, ureq::Error>,
+        send: impl FnOnce(&Agent) -> Result<Response<Body>, ureq::Error>,
     ) -> Result<Answer, NoAnswer> {
         if server.is_https() && !clock::is_set() {
             return Err(NoAnswer::ClockNotSet);
         }
-        let whole = || send().and_then(read);
+        let agent = self.agent()?;
+        let whole = || send(agent).and_then(read);
         match &self.signals {
             Some(signals) => signals.during_request(whole).ok_or(NoAnswer::Stopped)?,
             None => whole(),

@@ -2,13 +2,13 @@
 //! use another clock than std's.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::time_provider::TimeProvider;
 use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ureq::Error;
@@ -41,20 +41,41 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
         }
     }
     if let Some(path) = ca_file {
-        match add(&mut roots, path) {
-            Ok(0) => return Err(format!("{} holds no certificate in PEM form", path.display())),
-            Ok(_) => {}
-            Err(why) => return Err(format!("{}: {why}", path.display())),
-        }
+        add_all(&mut roots, path)?;
     }
     Ok(roots)
 }
 
-/// Adds the certificates of a PEM file; those that rustls cannot use are passed over.
-fn add(roots: &mut RootCertStore, path: &Path) -> Result<usize, String> {
-    let pem = file::read(path, MAX_BUNDLE).map_err(|error| error.to_string())?;
-    let certificates = CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok);
-    Ok(roots.add_parsable_certificates(certificates).0)
+/// Whether the file at `path` would do as `CA_FILE`.
+pub(super) fn check(path: &Path) -> Result<(), String> {
+    add_all(&mut RootCertStore::empty(), path)
+}
+
+/// Adds the certificates of a file that must have some.
+fn add_all(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
+    match add(roots, path) {
+        Ok(0) => Err(format!("{} holds no certificate in PEM form", path.display())),
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("{}: {why}", path.display())),
+    }
+}
+
+/// Adds the certificates of a PEM file, and returns how many there are; those that rustls cannot use are passed over.
+fn add(roots: &mut RootCertStore, path: &Path) -> io::Result<usize> {
+    let pem = file::read(path, MAX_BUNDLE)?;
+    let mut count = 0;
+    for certificate in CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok) {
+        let Ok(root) = webpki::anchor_from_trusted_cert(&certificate) else { continue };
+        count += 1;
+        // A system's bundle has mostly what is built in: it would take 200 KB once more.
+        let known = |other: &TrustAnchor| {
+            other.subject == root.subject && other.subject_public_key_info == root.subject_public_key_info
+        };
+        if !roots.roots.iter().any(known) {
+            roots.roots.push(root.to_owned());
+        }
+    }
+    Ok(count)
 }
 
 /// What is wrong with a certificate, in words for a human.
