@@ -105,8 +105,8 @@ impl Http {
         Ok(self.agent.get_or_init(|| Agent::with_parts(config, TcpConnector::default().chain(tls), names)))
     }
 
-    /// Posts `body`, which is JSON, to `path` under `server`, with the bearer `token` if there is one. The whole of it takes at most
-    /// `limit`.
+    /// Posts `body`, which is JSON, to `path` under `server`, with the bearer `token` if there is one. The whole of
+    /// it takes at most `limit`.
     ///
     /// # Errors
     /// See [`NoAnswer`].

@@ -41,23 +41,24 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, String> {
         }
     }
     if let Some(path) = ca_file {
-        add_all(&mut roots, path)?;
+        match add(&mut roots, path) {
+            Ok(0) => return Err(no_certificate(path)),
+            Ok(_) => {}
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
     }
     Ok(roots)
 }
 
-/// Whether the file at `path` would do as `CA_FILE`.
+/// Whether the file at `path` looks as if it would do as `CA_FILE`: its certificates are not read until they are needed.
 pub(super) fn check(path: &Path) -> Result<(), String> {
-    add_all(&mut RootCertStore::empty(), path)
+    let pem = file::read(path, MAX_BUNDLE).map_err(|error| format!("{}: {error}", path.display()))?;
+    let found = CertificateDer::pem_slice_iter(&pem).any(|certificate| certificate.is_ok());
+    found.then_some(()).ok_or_else(|| no_certificate(path))
 }
 
-/// Adds the certificates of a file that must have some.
-fn add_all(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
-    match add(roots, path) {
-        Ok(0) => Err(format!("{} holds no certificate in PEM form", path.display())),
-        Ok(_) => Ok(()),
-        Err(why) => Err(format!("{}: {why}", path.display())),
-    }
+fn no_certificate(path: &Path) -> String {
+    format!("{} holds no certificate in PEM form", path.display())
 }
 
 /// Adds the certificates of a PEM file, and returns how many there are; those that rustls cannot use are passed over.
