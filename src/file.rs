@@ -31,6 +31,17 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
 
+/// Makes the folder, if it is not there; its parent must be.
+///
+/// # Errors
+/// What the system says.
+pub fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
 /// Makes `text` the content of the file, by way of a new one beside it that takes its name, so that a reader
 /// sees the old text or the new one. Whatever is in the way of the new one is removed, not followed.
 ///
@@ -38,7 +49,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// What the system says.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        make_dir(dir)?;
     }
     let new = path.with_extension("new");
     match fs::remove_file(&new) {

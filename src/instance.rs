@@ -1,7 +1,7 @@
 //! One daemon at a time, and not too often one after another. Both rest on files in RUN_DIR: where that cannot be
 //! written, neither holds, and the daemon runs all the same.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -37,7 +37,7 @@ pub struct Turn {
 #[must_use]
 pub fn take_turn(run_dir: &Path) -> Option<Turn> {
     let path = run_dir.join(LOCK_FILE);
-    let opened = fs::create_dir_all(run_dir)
+    let opened = file::make_dir(run_dir)
         .and_then(|()| OpenOptions::new().create(true).truncate(false).write(true).open(&path));
     match opened.map_err(TryLockError::Error).and_then(|lock| lock.try_lock().map(|()| lock)) {
         Ok(lock) => Some(Turn { _lock: Some(lock) }),

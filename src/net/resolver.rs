@@ -22,12 +22,14 @@ const MAX_TRIED: usize = 4;
 /// only one.
 const NODES_OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(100, 100, 100, 100));
 
-/// The system's name servers.
-const RESOLV_CONF: &str = "/etc/resolv.conf";
-
-/// Where name servers are kept that were the system's before the node, and those that OpenWrt's dnsmasq asks.
-const FORMER: [&str; 3] =
-    ["/etc/resolv.pre-tailscale-backup.conf", "/tmp/resolv.conf.d/resolv.conf.auto", "/tmp/resolv.conf.auto"];
+/// Where name servers are named: the system's, those that were it before the node, and those that OpenWrt's dnsmasq
+/// asks.
+const RESOLV_CONF: [&str; 4] = [
+    "/etc/resolv.conf",
+    "/etc/resolv.pre-tailscale-backup.conf",
+    "/tmp/resolv.conf.d/resolv.conf.auto",
+    "/tmp/resolv.conf.auto",
+];
 
 /// The longest of these files that is read, in bytes.
 const MAX_FILE: u64 = 64 * 1024;
@@ -74,10 +76,9 @@ impl Names {
         if !pinned.is_empty() {
             return pinned;
         }
-        let present = name_servers(Path::new(RESOLV_CONF));
-        let dead = present.contains(&NODES_OWN);
+        let dead = name_servers(RESOLV_CONF[0]).contains(&NODES_OWN);
         if dead && host.parse::<IpAddr>().is_err() && host != "localhost" {
-            let found = ask_former(host, &present);
+            let found = ask_servers(host);
             if !found.is_empty() {
                 return found;
             }
@@ -87,7 +88,7 @@ impl Names {
             // musl gives up all if AAAA alone fails.
             Err(error) if !dead => {
                 debug!("{host}: {error}: asking name servers");
-                ask_former(host, &present)
+                ask_servers(host)
             }
             Err(_) => Vec::new(),
         }
@@ -109,32 +110,21 @@ impl Resolver for Names {
     }
 }
 
-/// Asks the name servers that were the system's, and those of `present` that are not the node's own.
-fn ask_former(host: &str, present: &[IpAddr]) -> Vec<IpAddr> {
-    let former = FORMER.iter().flat_map(|path| name_servers(Path::new(path)));
-    let mut servers: Vec<IpAddr> = Vec::new();
-    for server in present.iter().copied().chain(former) {
-        if server != NODES_OWN && !servers.contains(&server) {
-            servers.push(server);
-        }
-    }
-    ask_each(&servers, host)
-}
-
-/// The first of `servers` that knows an address has the last word. One that has no IPv6 address, or an answer of failure
-/// to that question, may well have an IPv4 one.
-fn ask_each(servers: &[IpAddr], host: &str) -> Vec<IpAddr> {
+/// Asks all name servers but the node's own, one after another. The first that knows an address has the last word. One
+/// that fails when asked for IPv6 addresses may well have an IPv4 one.
+fn ask_servers(host: &str) -> Vec<IpAddr> {
     let end = Instant::now() + WHOLE_LIMIT;
-    for &server in servers {
-        let mut found = Vec::new();
+    let mut asked = vec![NODES_OWN];
+    for server in RESOLV_CONF.into_iter().flat_map(name_servers) {
+        if asked.contains(&server) {
+            continue;
+        }
+        asked.push(server);
         for kind in [Kind::A, Kind::Aaaa] {
             let left = end.saturating_duration_since(Instant::now()).min(SERVER_LIMIT);
             match dns::ask(server, host, kind, left) {
-                Ok(addresses) => found.extend(addresses),
+                Ok(found) => return found,
                 Err(error) => debug!("{host}: name server {server}: {error}"),
-            }
-            if !found.is_empty() {
-                return found;
             }
         }
     }
@@ -142,8 +132,8 @@ fn ask_each(servers: &[IpAddr], host: &str) -> Vec<IpAddr> {
 }
 
 /// The name servers of a file in the form of resolv.conf(5); none if there is no such file.
-fn name_servers(path: &Path) -> Vec<IpAddr> {
-    let text = file::read_text(path, MAX_FILE).unwrap_or_default();
+fn name_servers(path: &str) -> Vec<IpAddr> {
+    let text = file::read_text(Path::new(path), MAX_FILE).unwrap_or_default();
     text.lines()
         .filter_map(|line| {
             let mut words = line.split_whitespace();

@@ -190,7 +190,7 @@ impl Tailscale {
         let said = String::from_utf8_lossy(&output.stderr);
         let says = |text| said.contains(text);
         let shown = self.words(&output);
-        debug!("tailscale up: {:?} {shown}", output.end);
+        debug!("tailscale up said: {shown}");
         Ok(match output.end {
             End::Exited(0) => UpOutcome::Done,
             _ if refuses_key(&said) => UpOutcome::KeyRefused(shown),

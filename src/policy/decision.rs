@@ -1,5 +1,6 @@
 //! What goes into a policy and what comes out of it.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::control::Membership;
@@ -47,6 +48,17 @@ pub enum Action {
         /// A refused key may be followed by another one at once.
         second_key: bool,
     },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wait(time) => write!(f, "wait {} s", time.as_secs()),
+            Self::Ask => f.write_str("ask the control server"),
+            Self::Resume => f.write_str("bring it up again"),
+            Self::Heal { .. } => f.write_str("heal"),
+        }
+    }
 }
 
 /// What others should know.

@@ -14,7 +14,7 @@ use crate::net::url::Url;
 use crate::node::status::{Status, Verdict};
 use crate::node::tailscale::{Tailscale, UpOutcome};
 use crate::policy::{Action, Policy, Seen, Settings};
-use crate::report::Report;
+use crate::report::{Report, word};
 use crate::signals::Wake;
 
 /// For how long a node is looked at after `up` without a key until it is healthy.
@@ -126,7 +126,7 @@ impl Refresher {
                 self.report.healed();
             }
             let decision = self.policy.next(now, seen);
-            debug!("next: {:?}", decision.action);
+            debug!("next: {}", decision.action);
             action = decision.action;
             let wait = if let Action::Wait(time) = action { Some(time) } else { None };
             self.report.tell(now, decision.news, wait);
@@ -177,7 +177,7 @@ impl Refresher {
         match self.look() {
             Ok(status) => {
                 let Verdict { state, reason } = status.verdict();
-                debug!("looked: {state:?}");
+                debug!("looked: {}", word(state));
                 Ok(Verdict { state, reason: self.node.shown(&reason) })
             }
             Err(Error::Stopped) => Err(Error::Stopped),
