@@ -92,6 +92,9 @@ fn answers(question: &[u8], manner: Manner) -> Vec<Vec<u8>> {
     }
     let mut other = good.clone();
     other[0] ^= 0xFF;
+    if let (true, Some(last)) = (is_a, other.last_mut()) {
+        *last = 99; // nobody is there
+    }
     match manner {
         Manner::Good => vec![good],
         Manner::FailsAaaa if is_a => vec![good],
