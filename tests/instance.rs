@@ -13,6 +13,11 @@ use crate::support::site::Site;
 const WAITS: &str = "another overlaykey has the lock";
 const TOO_SOON: &str = "started again too soon";
 
+/// The status file says so; it is written after the line in the log.
+fn is_told(site: &Site, verdict: &str) -> bool {
+    site.dir.read("run/status.json").is_some_and(|text| text.contains(&format!("\"{verdict}\"")))
+}
+
 #[test]
 fn a_second_daemon_says_so_once_and_takes_its_turn_when_the_first_is_killed() {
     let site = Site::showing(&document::healthy());
@@ -152,7 +157,7 @@ fn status_says_what_the_daemon_saw() {
     assert_eq!(ended.code, Some(3), "{ended}");
     assert!(ended.stdout.contains("does not run"), "{ended}");
     let mut daemon = site.daemon();
-    daemon.wait_until("the node is healed", |daemon| daemon.log().contains("healthy: "));
+    daemon.wait_until("the node is healed", |_| is_told(&site, "healthy"));
     let ended = site.run(&["status"]);
     assert_eq!(ended.code, Some(0), "{ended}");
     assert!(ended.stdout.starts_with("healthy for "), "{ended}");
@@ -164,7 +169,7 @@ fn status_says_what_the_daemon_saw() {
     assert!(json.number("next_look") >= json.number("since"), "{ended}");
     site.node.shows(&document::stopped());
     site.node.becomes("up", &document::stopped());
-    daemon.wait_until("the node is stopped", |daemon| daemon.log().contains("stopped: "));
+    daemon.wait_until("the node is stopped", |_| is_told(&site, "stopped"));
     assert_eq!(site.run(&["status"]).code, Some(1));
     daemon.stops_on(Signal::TERM);
     // What was written last is there, but nobody stands by it.
@@ -175,7 +180,7 @@ fn status_says_what_the_daemon_saw() {
 fn status_without_a_file_says_so() {
     let site = Site::showing(&document::healthy());
     let mut daemon = site.daemon();
-    daemon.wait_until("it looks", |daemon| daemon.log().contains("healthy: "));
+    daemon.wait_until("it has told", |_| is_told(&site, "healthy"));
     for text in ["", "{}", "\0\0\0"] {
         fs::write(site.dir.path("run/status.json"), text).expect("a damaged file");
         let ended = site.run(&["status"]);
@@ -191,7 +196,7 @@ fn the_heart_beats_where_it_is_asked_for_only() {
         let mut site = Site::showing(&document::healthy());
         site.set("heartbeat", value);
         let mut daemon = site.daemon();
-        daemon.wait_until("it looks", |daemon| daemon.log().contains("healthy: "));
+        daemon.wait_until("it has told", |_| is_told(&site, "healthy"));
         let path = site.dir.path("run/status.json");
         let stamp = || fs::metadata(&path).and_then(|file| file.modified()).expect("the status file");
         let (before, text, looks) = (stamp(), fs::read(&path).expect("its text"), site.node.looks());
