@@ -63,6 +63,7 @@ pub(super) fn log_level(text: &str) -> Result<LevelFilter, String> {
             ("warn", LevelFilter::Warn),
             ("info", LevelFilter::Info),
             ("debug", LevelFilter::Debug),
+            ("trace", LevelFilter::Debug), // nothing finer is said
         ],
     )
 }

@@ -78,7 +78,7 @@ fn what_is_refused_names_its_place() {
         ("RESOLVE='a=192.0.2.7 b=c'", "\"b=c\" is not like"),
         ("STOPPED=down", "allowed are up, leave"),
         ("LOG=file", "allowed are stderr, syslog"),
-        ("LOG_LEVEL=loud", "allowed are error, warn, info, debug"),
+        ("LOG_LEVEL=loud", "allowed are error, warn, info, debug, trace"),
         ("POD_CIDR=10.0.0.0/33", "is no CIDR"),
         ("CLOUDBOX_URL=http://cloudbox.example", "it must be https"),
         ("CLOUDBOX_URL=https://u:p@host", "a user or password"),
