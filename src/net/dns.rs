@@ -43,7 +43,10 @@ pub(super) fn ask(server: IpAddr, host: &str, kind: Kind, limit: Duration) -> io
             return Err(ErrorKind::TimedOut.into());
         }
         socket.set_read_timeout(Some(left))?;
-        let length = socket.recv(&mut message)?;
+        let length = match socket.recv(&mut message) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue, // by HUP or USR1
+            received => received?,
+        };
         // What answers something else may be late, or forged.
         if let Some(addresses) = addresses(&message[..length], &question) {
             return if addresses.is_empty() { Err(ErrorKind::NotFound.into()) } else { Ok(addresses) };
